@@ -1,0 +1,12 @@
+// Package rpc is the process form's transport: the gRPC service
+// sluice.plugin.v1.Sink as both sides use it, and the constants of the
+// handshake that comes before.
+//
+// The service is written down in docs/abi/sluice/plugin/v1/sink.proto. Its
+// messages have one shape in Go, [Message], with a codec of its own that does
+// not copy what it sends and copies once what it receives; generated code would
+// copy each frame twice more on either side.
+//
+// The package knows nothing of CBOR: a frame is bytes to it. It starts no
+// process and no goroutine.
+package rpc

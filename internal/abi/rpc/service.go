@@ -1,0 +1,127 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+)
+
+// ServiceName is the service's full name.
+const ServiceName = "sluice.plugin.v1.Sink"
+
+// Server is the plugin's side of the service. Its methods may be called at the
+// same time. Answers are CBOR: an error, or nil for none. An error that is
+// returned is the plugin's own failure and ends as a gRPC status.
+type Server interface {
+	Describe(ctx context.Context) (description []byte, err error)
+	Start(ctx context.Context, instance uint64, start []byte) (answer []byte, err error)
+	Put(ctx context.Context, stream *PutStream) error
+	Check(ctx context.Context, instance uint64) (answer []byte, err error)
+	Stop(ctx context.Context, instance uint64) (answer []byte, err error)
+}
+
+// Register adds srv to s, whose codec must be the one of [NewCodec].
+func Register(s grpc.ServiceRegistrar, srv Server) {
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: ServiceName,
+		HandlerType: (*Server)(nil),
+		Methods: []grpc.MethodDesc{
+			unary("Describe", func(s Server, ctx context.Context, _ *Message) ([]byte, error) {
+				return s.Describe(ctx)
+			}),
+			unary("Start", func(s Server, ctx context.Context, in *Message) ([]byte, error) {
+				return s.Start(ctx, in.Instance, in.Data)
+			}),
+			unary("Check", func(s Server, ctx context.Context, in *Message) ([]byte, error) {
+				return s.Check(ctx, in.Instance)
+			}),
+			unary("Stop", func(s Server, ctx context.Context, in *Message) ([]byte, error) {
+				return s.Stop(ctx, in.Instance)
+			}),
+		},
+		Streams: []grpc.StreamDesc{{
+			StreamName:    "Put",
+			ServerStreams: true,
+			ClientStreams: true,
+			Handler: func(s any, stream grpc.ServerStream) error {
+				return s.(Server).Put(stream.Context(), &PutStream{stream: stream, limit: MaxRequestBytes})
+			},
+		}},
+		Metadata: "sluice/plugin/v1/sink.proto",
+	}, srv)
+}
+
+// call is one unary method of the service.
+type call func(s Server, ctx context.Context, in *Message) ([]byte, error)
+
+func unary(name string, do call) grpc.MethodDesc {
+	handle := func(s any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		in := new(Message)
+		if err := decode(in); err != nil {
+			return nil, err
+		}
+		handler := func(ctx context.Context, in any) (any, error) {
+			out, err := do(s.(Server), ctx, in.(*Message))
+			if err != nil {
+				return nil, err
+			}
+			return &Message{Data: out}, nil
+		}
+		if intercept == nil {
+			return handler(ctx, in)
+		}
+		return intercept(ctx, in, &grpc.UnaryServerInfo{Server: s, FullMethod: method(name)}, handler)
+	}
+	return grpc.MethodDesc{MethodName: name, Handler: handle}
+}
+
+func method(name string) string { return "/" + ServiceName + "/" + name }
+
+// Client is the host's side of the service. It is safe for concurrent use.
+type Client struct {
+	conn  grpc.ClientConnInterface
+	codec grpc.CallOption
+}
+
+// NewClient returns a client on conn.
+func NewClient(conn grpc.ClientConnInterface) *Client {
+	return &Client{conn: conn, codec: grpc.ForceCodecV2(NewCodec())}
+}
+
+// Describe returns the plugin's description as CBOR.
+func (c *Client) Describe(ctx context.Context) ([]byte, error) {
+	return c.call(ctx, "Describe", &Message{})
+}
+
+// Start makes and starts an instance. The answer is an error as CBOR, or empty.
+func (c *Client) Start(ctx context.Context, instance uint64, start []byte) ([]byte, error) {
+	return c.call(ctx, "Start", &Message{Instance: instance, Data: start})
+}
+
+// Check asks an instance for its target. The answer is as for Start.
+func (c *Client) Check(ctx context.Context, instance uint64) ([]byte, error) {
+	return c.call(ctx, "Check", &Message{Instance: instance})
+}
+
+// Stop stops an instance. The answer is as for Start.
+func (c *Client) Stop(ctx context.Context, instance uint64) ([]byte, error) {
+	return c.call(ctx, "Stop", &Message{Instance: instance})
+}
+
+func (c *Client) call(ctx context.Context, name string, in *Message) ([]byte, error) {
+	out := new(Message)
+	if err := c.conn.Invoke(ctx, method(name), in, out, c.codec); err != nil {
+		return nil, err
+	}
+	return out.Data, nil
+}
+
+// Put opens the put stream of an instance. The stream ends when ctx does.
+func (c *Client) Put(ctx context.Context, instance uint64) (*PutStream, error) {
+	desc := &grpc.StreamDesc{StreamName: "Put", ServerStreams: true, ClientStreams: true}
+	stream, err := c.conn.NewStream(ctx, desc, method("Put"), c.codec)
+	if err != nil {
+		return nil, err
+	}
+	return &PutStream{stream: stream, limit: MaxResponseBytes, instance: instance}, nil
+}
