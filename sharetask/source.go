@@ -108,7 +108,8 @@ type Decision struct {
 }
 
 // Event is something a source reports: [Acquired], [Acknowledged], [Lost],
-// [Revoking] or [Failed].
+// [Revoking], [Stalled],
+// [Assigned] or [Failed].
 type Event interface{ event() }
 
 // Acquired is a run of records of one partition that this member holds now.
@@ -163,6 +164,12 @@ type Revoking struct {
 	Deadline time.Time
 }
 
+// Stalled reports that the source acquires nothing more, whatever room there
+// is, until open records are decided: its record-lock window is full, or it can
+// hold one batch only. A batch that waits to fill up is put at once then. The
+// next decision ends it.
+type Stalled struct{}
+
 // Assigned reports the partitions this member has now, for status and metrics.
 type Assigned struct{ Partitions []TopicPartition }
 
@@ -174,6 +181,7 @@ func (*Acquired) event()     {}
 func (*Acknowledged) event() {}
 func (*Lost) event()         {}
 func (*Revoking) event()     {}
+func (*Stalled) event()      {}
 func (*Assigned) event()     {}
 func (*Failed) event()       {}
 

@@ -1,0 +1,93 @@
+package sharetask
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Tolerance says what happens to a record that is given up on, in the words of
+// Kafka Connect's errors.tolerance.
+type Tolerance string
+
+// The tolerances.
+const (
+	// ToleranceNone fails the task; with a dead letter queue, after the record
+	// was written there.
+	ToleranceNone Tolerance = "none"
+	// ToleranceAll goes on: dead-lettered, or logged and counted where there
+	// is no queue.
+	ToleranceAll Tolerance = "all"
+)
+
+// Config is what a task is made of. Source, MakeSink and the policies are
+// required.
+type Config struct {
+	Connector string
+	Number    int // Of the task in this worker, from 0.
+
+	Source   Source
+	MakeSink SinkMaker
+	Convert  Converter       // Nil leaves records as bytes.
+	Letters  DeadLetterQueue // Nil means none.
+	Metrics  Metrics         // Nil counts nothing.
+	Logger   *slog.Logger    // Nil discards.
+
+	Ordered          bool // Puts keep each partition's order: a consumer group.
+	Parallelism      int  // Writers; at least 1.
+	Batch            BatchPolicy
+	Retry            RetryPolicy
+	Breaker          BreakerPolicy
+	Tolerance        Tolerance
+	PutTimeout       time.Duration
+	StartTimeout     time.Duration // Of making, starting and checking a sink.
+	StopTimeout      time.Duration // Of an ordered stop as a whole.
+	MaxDeliveryCount int           // A record above it is not put; 0 means no limit.
+	MaxOpenRecords   int           // Held and undecided; at least one batch per writer.
+	MaxOpenBytes     int           // Of their keys, values and headers.
+}
+
+// validate checks for mistakes of the code that builds a Config.
+func (c *Config) validate() error {
+	switch {
+	case c.Source == nil || c.MakeSink == nil:
+		return errors.New("task without a source or a sink")
+	case c.Parallelism < 1 || c.Batch.MaxRecords < 1 || c.Batch.MaxBytes < 1:
+		return errors.New("parallelism and batch sizes must be at least 1")
+	case c.MaxOpenRecords < 1 || c.MaxOpenBytes < 1:
+		return errors.New("bounds of open records must be at least 1")
+	case c.PutTimeout <= 0 || c.StopTimeout <= 0 || c.StartTimeout <= 0:
+		return errors.New("timeouts must be above 0")
+	case c.Breaker.Failures < 1 || c.Retry.Initial <= 0 || c.Retry.Max < c.Retry.Initial:
+		return errors.New("retry and breaker policies are out of range")
+	}
+	return nil
+}
+
+// State is the state of a task, in Kafka Connect's words.
+type State string
+
+// The states of a task.
+const (
+	StateUnassigned State = "UNASSIGNED" // Starting: holds nothing yet.
+	StateRunning    State = "RUNNING"
+	StateFailed     State = "FAILED" // A person must act; restarting may help.
+)
+
+// Status is a task's state at one moment.
+type Status struct {
+	State    State
+	Degraded string // Why a running task makes no progress; empty if it does.
+	Err      error  // Why it failed.
+	Since    time.Time
+}
+
+// FailedError is returned by [Task.Run] for a task that must not be started
+// again by itself: its settings, its target or its records need a person.
+type FailedError struct{ Err error }
+
+// Error returns the cause's text.
+func (e *FailedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *FailedError) Unwrap() error { return e.Err }

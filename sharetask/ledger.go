@@ -1,0 +1,377 @@
+package sharetask
+
+import (
+	"slices"
+	"time"
+)
+
+// slotState is where one open record stands.
+type slotState uint8
+
+const (
+	slotBuffered slotState = iota + 1 // Acquired, in a lane of the queue.
+	slotPutting                       // With a writer.
+	slotWaiting                       // To be put again later.
+	slotLetter                        // Its dead letter is being written.
+	slotDone                          // Decided, or lost.
+)
+
+// delivery is one acquired run of records while any of it is open.
+// Invariant: open == number of slots that are not slotDone.
+type delivery struct {
+	*Acquired
+	slots    []slot
+	open     int
+	refs     int // Puts and dead letter jobs that still read Records.
+	freed    bool
+	troubles map[int32]*trouble
+}
+
+// slot is the state of one record of a delivery.
+type slot struct{ state slotState }
+
+// trouble is what is known of a record that failed at least once.
+type trouble struct {
+	attempts int       // Puts that did not end in Accept.
+	since    time.Time // End of the first of them.
+}
+
+// span is a run of records of one delivery, by index: lo to hi-1.
+type span struct {
+	d      *delivery
+	lo, hi int32
+}
+
+// ledger holds what is owed for every open record of a task. It has no clock,
+// goroutine or client, so that a test can replay any schedule: times come in
+// as arguments and decisions go out by flush.
+type ledger struct {
+	partitions map[TopicPartition]*partition
+	pending    []Decision // Ranges not yet merged.
+	records    int        // Open records.
+	bytes      int        // Bytes of deliveries whose memory is still in use.
+}
+
+// partition is the part of the ledger of one partition.
+type partition struct {
+	TopicPartition
+	deliveries []*delivery // Those with open records, in the order they came.
+	renewing   bool        // A renewal is on its way.
+	revoking   bool        // It is about to be taken away; nothing new is put.
+}
+
+func newLedger() *ledger { return &ledger{partitions: map[TopicPartition]*partition{}} }
+
+// acquire enters an acquired run and returns its delivery, all of it buffered.
+func (l *ledger) acquire(ev *Acquired) *delivery {
+	d := &delivery{Acquired: ev, slots: make([]slot, len(ev.Records)), open: len(ev.Records)}
+	for i := range d.slots {
+		d.slots[i].state = slotBuffered
+	}
+	p := l.partitions[ev.TopicPartition]
+	if p == nil {
+		p = &partition{TopicPartition: ev.TopicPartition}
+		l.partitions[ev.TopicPartition] = p
+	}
+	if len(p.deliveries) == 0 {
+		p.renewing, p.revoking = false, false // A new hold on it.
+	}
+	p.deliveries = append(p.deliveries, d)
+	l.records += d.open
+	l.bytes += d.Bytes
+	return d
+}
+
+// move puts the open records of s whose state is from into state to and
+// returns their number.
+func (l *ledger) move(s span, from, to slotState) int {
+	n := 0
+	for i := s.lo; i < s.hi; i++ {
+		if s.d.slots[i].state == from {
+			s.d.slots[i].state = to
+			n++
+		}
+	}
+	return n
+}
+
+// decide closes the records of s that are open, with verdict v, which flush
+// hands out.
+func (l *ledger) decide(s span, v Verdict) int {
+	n := 0
+	d := s.d
+	for i := s.lo; i < s.hi; {
+		if d.slots[i].state == slotDone {
+			i++
+			continue
+		}
+		first := i
+		for i < s.hi && d.slots[i].state != slotDone && d.Records[i].Offset == d.Records[first].Offset+int64(i-first) {
+			d.slots[i].state = slotDone
+			i++
+		}
+		l.add(d, v, Range{First: d.Records[first].Offset, Last: d.Records[i-1].Offset})
+		n += int(i - first)
+	}
+	l.close(d, n)
+	return n
+}
+
+// add appends a range to the pending decision it belongs to.
+func (l *ledger) add(d *delivery, v Verdict, r Range) {
+	for i := len(l.pending) - 1; i >= 0; i-- {
+		p := &l.pending[i]
+		if p.Verdict != v || p.Session != d.Session || p.TopicPartition != d.TopicPartition {
+			continue
+		}
+		if last := &p.Ranges[len(p.Ranges)-1]; last.Last+1 == r.First {
+			last.Last = r.Last
+		} else {
+			p.Ranges = append(p.Ranges, r)
+		}
+		return
+	}
+	l.pending = append(l.pending, Decision{
+		TopicPartition: d.TopicPartition, Session: d.Session, Verdict: v, Ranges: []Range{r},
+	})
+}
+
+// close takes n records of d off the ledger's account, and d with its last.
+func (l *ledger) close(d *delivery, n int) {
+	d.open -= n
+	l.records -= n
+	if n == 0 || d.open > 0 {
+		return
+	}
+	if p := l.partitions[d.TopicPartition]; p != nil {
+		p.deliveries = slices.DeleteFunc(p.deliveries, func(o *delivery) bool { return o == d })
+		if len(p.deliveries) == 0 {
+			delete(l.partitions, d.TopicPartition)
+		}
+	}
+	l.free(d)
+}
+
+// hold counts a reader of d's records, unhold counts it off.
+func (l *ledger) hold(d *delivery) { d.refs++ }
+
+func (l *ledger) unhold(d *delivery) {
+	d.refs--
+	l.free(d)
+}
+
+// free gives d's memory back once nothing is open and nobody reads it.
+func (l *ledger) free(d *delivery) {
+	if d.open > 0 || d.refs > 0 || d.freed {
+		return
+	}
+	d.freed = true
+	l.bytes -= d.Bytes
+	if d.Free != nil {
+		d.Free()
+	}
+}
+
+// flush returns the decisions made since the last flush, ranges in offset
+// order and merged.
+func (l *ledger) flush() []Decision {
+	out := l.pending
+	l.pending = nil
+	for i := range out {
+		out[i].Ranges = mergeRanges(out[i].Ranges)
+	}
+	return out
+}
+
+// mergeRanges sorts ranges and joins those that touch, in place.
+func mergeRanges(r []Range) []Range {
+	slices.SortFunc(r, func(a, b Range) int {
+		switch {
+		case a.First < b.First:
+			return -1
+		case a.First > b.First:
+			return 1
+		default:
+			return 0
+		}
+	})
+	out := r[:0]
+	for _, x := range r {
+		if n := len(out); n > 0 && out[n-1].Last+1 >= x.First {
+			out[n-1].Last = max(out[n-1].Last, x.Last)
+			continue
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+// lost closes the open records that ev names, without a decision, and returns
+// their number.
+func (l *ledger) lost(ev *Lost) int {
+	p := l.partitions[ev.TopicPartition]
+	if p == nil {
+		return 0
+	}
+	n := 0
+	for _, d := range slices.Clone(p.deliveries) {
+		if d.Session != ev.Session {
+			continue
+		}
+		k := 0
+		for i := range d.slots {
+			if d.slots[i].state != slotDone && (ev.Ranges == nil || inRanges(ev.Ranges, d.Records[i].Offset)) {
+				d.slots[i].state = slotDone
+				k++
+			}
+		}
+		l.close(d, k)
+		n += k
+	}
+	p.renewing = false
+	return n
+}
+
+func inRanges(ranges []Range, offset int64) bool {
+	_, found := slices.BinarySearchFunc(ranges, offset, func(r Range, o int64) int {
+		switch {
+		case r.Last < o:
+			return -1
+		case r.First > o:
+			return 1
+		default:
+			return 0
+		}
+	})
+	return found
+}
+
+// renewed enters the confirmation of a renewal.
+func (l *ledger) renewed(ev *Acknowledged) {
+	p := l.partitions[ev.TopicPartition]
+	if p == nil {
+		return
+	}
+	p.renewing = false
+	for _, d := range p.deliveries {
+		if d.Session == ev.Session && ev.LockedUntil.After(d.LockedUntil) {
+			d.LockedUntil = ev.LockedUntil
+		}
+	}
+}
+
+// renewAt returns when d's locks are due to be renewed: a third of the lock
+// before they end.
+func (d *delivery) renewAt() time.Time { return d.LockedUntil.Add(-d.Lock / 3) }
+
+// nextRenewal returns when the next renewal is due; zero means never.
+func (l *ledger) nextRenewal() time.Time {
+	var next time.Time
+	for _, p := range l.partitions {
+		if p.renewing {
+			continue
+		}
+		for _, d := range p.deliveries {
+			if d.LockedUntil.IsZero() {
+				continue
+			}
+			if at := d.renewAt(); next.IsZero() || at.Before(next) {
+				next = at
+			}
+		}
+	}
+	return next
+}
+
+// renewals returns renewals of all open records of each partition in which
+// one's lock is due.
+func (l *ledger) renewals(now time.Time) []Decision {
+	var out []Decision
+	for _, p := range l.partitions {
+		due := false
+		for _, d := range p.deliveries {
+			due = due || !d.LockedUntil.IsZero() && !d.renewAt().After(now)
+		}
+		if !due || p.renewing {
+			continue
+		}
+		p.renewing = true
+		for _, d := range p.deliveries {
+			out = appendRenewal(out, d)
+		}
+	}
+	for i := range out {
+		out[i].Ranges = mergeRanges(out[i].Ranges)
+	}
+	return out
+}
+
+// appendRenewal adds d's open records to the renewal of its session.
+func appendRenewal(out []Decision, d *delivery) []Decision {
+	var ranges []Range
+	for i := range d.slots {
+		if d.slots[i].state == slotDone {
+			continue
+		}
+		o := d.Records[i].Offset
+		if n := len(ranges); n > 0 && ranges[n-1].Last+1 == o {
+			ranges[n-1].Last = o
+		} else {
+			ranges = append(ranges, Range{First: o, Last: o})
+		}
+	}
+	if len(ranges) == 0 {
+		return out
+	}
+	for i := range out {
+		if out[i].TopicPartition == d.TopicPartition && out[i].Session == d.Session {
+			out[i].Ranges = append(out[i].Ranges, ranges...)
+			return out
+		}
+	}
+	return append(out, Decision{TopicPartition: d.TopicPartition, Session: d.Session, Verdict: Renew, Ranges: ranges})
+}
+
+// deliveryCount returns record i's delivery count, 0 in a consumer group.
+func (d *delivery) deliveryCount(i int32) int {
+	if d.DeliveryCounts == nil {
+		return 0
+	}
+	return int(d.DeliveryCounts[i])
+}
+
+// failed notes a failed put of record i and returns what is known of it.
+func (d *delivery) failed(i int32, now time.Time) *trouble {
+	tr := d.troubles[i]
+	if tr == nil {
+		if d.troubles == nil {
+			d.troubles = map[int32]*trouble{}
+		}
+		tr = &trouble{since: now}
+		d.troubles[i] = tr
+	}
+	tr.attempts++
+	return tr
+}
+
+// revoke marks the partition as being taken away and returns its deliveries.
+func (l *ledger) revoke(tp TopicPartition, s Session) []*delivery {
+	p := l.partitions[tp]
+	if p == nil {
+		return nil
+	}
+	p.revoking = true
+	var out []*delivery
+	for _, d := range p.deliveries {
+		if d.Session == s {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// revoking reports whether d's partition is being taken away.
+func (l *ledger) revoking(d *delivery) bool {
+	p := l.partitions[d.TopicPartition]
+	return p != nil && p.revoking
+}

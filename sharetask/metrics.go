@@ -1,0 +1,41 @@
+package sharetask
+
+import "time"
+
+// Metrics receives what a task counts. Methods are called once per batch or
+// event, never per record, from several goroutines, and must not block.
+type Metrics interface {
+	// Acquired counts records handed to the task.
+	Acquired(n int)
+	// Acknowledged counts decisions the broker confirmed.
+	Acknowledged(v Verdict, n int)
+	// Lost counts records whose lock or session was lost.
+	Lost(n int)
+	// Put observes one call of a sink's Put: its records, how long it took,
+	// and whether it returned an error.
+	Put(records int, took time.Duration, failed bool)
+	// Retried counts records that will be put again.
+	Retried(n int)
+	// DeadLettered counts dead letters the broker confirmed, by cause.
+	DeadLettered(cause string, n int)
+	// DeadLetterFailed counts dead letters that could not be written and are
+	// tried again.
+	DeadLetterFailed(n int)
+	// Dropped counts records given up on without a dead letter queue.
+	Dropped(cause string, n int)
+	// Open gives the records and bytes held now.
+	Open(records, bytes int)
+}
+
+// noMetrics counts nothing.
+type noMetrics struct{}
+
+func (noMetrics) Acquired(int)                 {}
+func (noMetrics) Acknowledged(Verdict, int)    {}
+func (noMetrics) Lost(int)                     {}
+func (noMetrics) Put(int, time.Duration, bool) {}
+func (noMetrics) Retried(int)                  {}
+func (noMetrics) DeadLettered(string, int)     {}
+func (noMetrics) DeadLetterFailed(int)         {}
+func (noMetrics) Dropped(string, int)          {}
+func (noMetrics) Open(int, int)                {}

@@ -1,0 +1,303 @@
+package sharetask
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/sluicehq/sluice/pluginapi"
+)
+
+// BatchPolicy says how big a put is and how long records wait for one.
+type BatchPolicy struct {
+	MaxRecords int           // At least 1.
+	MaxBytes   int           // Of keys, values and headers; a single larger record still goes.
+	MaxWait    time.Duration // From the first record on.
+}
+
+// lane is a FIFO of spans to be put in order of arrival. In a share group a
+// task has one; in a consumer group it has one per partition, which keeps the
+// partition's order: a lane with a put in flight or a record waiting for its
+// next try gives nothing.
+type lane struct {
+	spans   []span
+	since   time.Time // Arrival of the oldest.
+	records int       // In spans, those closed meanwhile included.
+	bytes   int
+	urgent  bool // Holds a retry that is due: does not wait for a full batch.
+
+	writer int       // Only this writer takes from it; -1 for any.
+	busy   bool      // Ordered: a put is in flight.
+	held   time.Time // Ordered: nothing is given before.
+}
+
+// queue holds what waits to be put. It has no clock.
+type queue struct {
+	policy  BatchPolicy
+	ordered bool
+	writers int
+	lanes   map[TopicPartition]*lane // Ordered.
+	shared  lane                     // Not ordered.
+	waiting retryHeap                // Not ordered: retries not yet due.
+	next    int                      // Ordered: writer of the next new lane.
+}
+
+func newQueue(policy BatchPolicy, ordered bool, writers int) *queue {
+	return &queue{
+		policy: policy, ordered: ordered, writers: writers,
+		lanes: map[TopicPartition]*lane{}, shared: lane{writer: -1},
+	}
+}
+
+// recordBytes is what a record counts for in a batch.
+func recordBytes(r *pluginapi.Record) int {
+	n := 0
+	if b, ok := r.Key.Bytes(); ok {
+		n += len(b)
+	}
+	if b, ok := r.Value.Bytes(); ok {
+		n += len(b)
+	}
+	for i := range r.Headers {
+		b, _ := r.Headers[i].Value.Bytes()
+		n += len(r.Headers[i].Key) + len(b)
+	}
+	return n
+}
+
+func (q *queue) lane(tp TopicPartition) *lane {
+	if !q.ordered {
+		return &q.shared
+	}
+	l := q.lanes[tp]
+	if l == nil {
+		l = &lane{writer: q.next % q.writers}
+		q.next++
+		q.lanes[tp] = l
+	}
+	return l
+}
+
+// push adds a whole delivery at the end of its lane.
+func (q *queue) push(d *delivery, now time.Time) {
+	l := q.lane(d.TopicPartition)
+	if len(l.spans) == 0 {
+		l.since = now
+	}
+	l.spans = append(l.spans, span{d: d, hi: int32(len(d.slots))})
+	l.records += len(d.slots)
+	l.bytes += d.Bytes
+}
+
+// retry adds s, whose records are slotWaiting, to be put again at at.
+func (q *queue) retry(s span, at time.Time) {
+	if !q.ordered {
+		heap.Push(&q.waiting, retry{at: at, span: s})
+		return
+	}
+	l := q.lane(s.d.TopicPartition)
+	l.unshift(s, at)
+	if at.After(l.held) {
+		l.held = at
+	}
+}
+
+// unshift puts s at the front.
+func (l *lane) unshift(s span, now time.Time) {
+	for i := s.lo; i < s.hi; i++ {
+		s.d.slots[i].state = settle(s.d.slots[i].state)
+		l.bytes += recordBytes(&s.d.Records[i])
+	}
+	if len(l.spans) == 0 || l.since.After(now) {
+		l.since = now
+	}
+	l.spans = append([]span{s}, l.spans...)
+	l.records += int(s.hi - s.lo)
+	l.urgent = true
+}
+
+// settle makes a waiting record a buffered one again.
+func settle(s slotState) slotState {
+	if s == slotWaiting {
+		return slotBuffered
+	}
+	return s
+}
+
+// due moves the retries whose time has come, all of them if all is set, to the
+// front of the lane.
+func (q *queue) due(now time.Time, all bool) {
+	for len(q.waiting) > 0 && (all || !q.waiting[0].at.After(now)) {
+		r := heap.Pop(&q.waiting).(retry)
+		if r.span.open(slotWaiting) {
+			q.shared.unshift(r.span, now)
+		}
+	}
+	if all {
+		for _, l := range q.lanes {
+			l.held = time.Time{}
+		}
+	}
+}
+
+// open reports whether any record of s is in state.
+func (s span) open(state slotState) bool {
+	for i := s.lo; i < s.hi; i++ {
+		if s.d.slots[i].state == state {
+			return true
+		}
+	}
+	return false
+}
+
+// for each lane that may give to writer w now.
+func (q *queue) eligible(w int, now time.Time, f func(*lane)) {
+	if !q.ordered {
+		f(&q.shared)
+		return
+	}
+	for _, l := range q.lanes {
+		if l.writer == w && !l.busy && len(l.spans) > 0 && !now.Before(l.held) {
+			f(l)
+		}
+	}
+}
+
+// ready reports whether writer w should get a put now: a full batch, one whose
+// oldest record has waited long enough, a retry that is due, or anything at
+// all when full says that no more can come.
+func (q *queue) ready(w int, now time.Time, full bool) bool {
+	records, bytes, urgent := 0, 0, false
+	var since time.Time
+	q.eligible(w, now, func(l *lane) {
+		if len(l.spans) == 0 {
+			return
+		}
+		records += l.records
+		bytes += l.bytes
+		urgent = urgent || l.urgent
+		if since.IsZero() || l.since.Before(since) {
+			since = l.since
+		}
+	})
+	return records > 0 && (full || urgent || records >= q.policy.MaxRecords ||
+		bytes >= q.policy.MaxBytes || !now.Before(since.Add(q.policy.MaxWait)))
+}
+
+// take forms a put for writer w of at most limit records, marks its records
+// slotPutting, and returns its spans and their number; none if all that
+// waited was closed meanwhile.
+func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int) {
+	limit = min(limit, q.policy.MaxRecords)
+	bytes := 0
+	q.eligible(w, now, func(l *lane) {
+		before := records
+		for len(l.spans) > 0 && records < limit && (records == 0 || bytes < q.policy.MaxBytes) {
+			s := &l.spans[0]
+			start := s.lo
+			for s.lo < s.hi && s.d.slots[s.lo].state != slotBuffered {
+				s.lo++
+			}
+			first := s.lo
+			for s.lo < s.hi && records < limit && s.d.slots[s.lo].state == slotBuffered {
+				n := recordBytes(&s.d.Records[s.lo])
+				if records > 0 && bytes+n > q.policy.MaxBytes {
+					bytes = q.policy.MaxBytes // Full: ends the loops.
+					break
+				}
+				bytes += n
+				l.bytes -= n
+				s.d.slots[s.lo].state = slotPutting
+				s.lo++
+				records++
+			}
+			if s.lo > first {
+				spans = append(spans, span{d: s.d, lo: first, hi: s.lo})
+			}
+			l.records -= int(s.lo - start)
+			if s.lo == s.hi {
+				l.spans = l.spans[1:]
+			}
+		}
+		if len(l.spans) == 0 {
+			l.spans, l.records, l.bytes, l.urgent = nil, 0, 0, false
+		}
+		if q.ordered && records > before {
+			l.busy = true
+		}
+	})
+	return spans, records
+}
+
+// done says that the put of these spans has ended.
+func (q *queue) done(spans []span) {
+	if !q.ordered {
+		return
+	}
+	for _, s := range spans {
+		if l := q.lanes[s.d.TopicPartition]; l != nil {
+			l.busy = false
+		}
+	}
+}
+
+// forget drops the lane of a partition that is no longer ours.
+func (q *queue) forget(tp TopicPartition) {
+	if l := q.lanes[tp]; l != nil && !l.busy {
+		delete(q.lanes, tp)
+	}
+}
+
+// wake returns when the queue next has something to give to one of the idle
+// writers by time alone; zero means never.
+func (q *queue) wake(idle []*writer) time.Time {
+	var next time.Time
+	earlier := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	if len(q.waiting) > 0 {
+		earlier(q.waiting[0].at)
+	}
+	if len(q.shared.spans) > 0 && len(idle) > 0 {
+		earlier(q.shared.since.Add(q.policy.MaxWait))
+	}
+	for _, w := range idle {
+		for _, l := range q.lanes {
+			if l.writer != w.number || l.busy || len(l.spans) == 0 {
+				continue
+			}
+			at := l.since.Add(q.policy.MaxWait)
+			if l.urgent || l.held.After(at) {
+				at = l.held
+			}
+			earlier(at)
+		}
+	}
+	return next
+}
+
+// retry is a span to be put again at a time.
+type retry struct {
+	at   time.Time
+	span span
+}
+
+// retryHeap orders retries by time; a container/heap.
+type retryHeap []retry
+
+func (h retryHeap) Len() int           { return len(h) }
+func (h retryHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h retryHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push appends a retry; heap.Push calls it.
+func (h *retryHeap) Push(x any) { *h = append(*h, x.(retry)) }
+
+// Pop takes the last retry; heap.Pop calls it.
+func (h *retryHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	old[len(old)-1] = retry{}
+	*h = old[:len(old)-1]
+	return x
+}
