@@ -1,0 +1,51 @@
+package sharegroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/sluicehq/sluice/sharetask"
+)
+
+// kindTimeout bounds a look at the group's kind while the source runs.
+const kindTimeout = 10 * time.Second
+
+// checkKind asks for the group's kind. A group that does not exist yet, or
+// that we may not see, passes.
+func (s *Source) checkKind(ctx context.Context) error {
+	var partial *kadm.ShardErrors
+	groups, err := kadm.NewClient(s.client).ListGroups(ctx)
+	group, listed := groups[s.opts.Group]
+	switch {
+	case listed && group.GroupType != "" && group.GroupType != "share":
+		return fmt.Errorf("group of type %s: %w", group.GroupType, sharetask.ErrGroupKind)
+	case listed, err == nil, errors.As(err, &partial) && !partial.AllFailed:
+		return nil
+	default:
+		return fmt.Errorf("list groups: %w", err)
+	}
+}
+
+// watchKind looks at the group's kind again when the client's heartbeats show
+// that it cannot join. It ends the source if the kind is the reason.
+func (s *Source) watchKind() {
+	s.mu.Lock()
+	spins := s.beats.spins
+	s.beats.spins = false
+	s.mu.Unlock()
+	if !spins {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.life, kindTimeout)
+	defer cancel()
+	if err := s.checkKind(ctx); err != nil {
+		s.log.Warn("group cannot be joined", "err", err)
+		s.fail(err)
+		return
+	}
+	s.log.Warn("group coordinator refuses heartbeats one after the other")
+}
