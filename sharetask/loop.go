@@ -91,14 +91,12 @@ func (t *Task) drain() {
 	}
 }
 
-// work does what can be done now: renew, write dead letters, start puts, hand
-// over decisions, say how much may be acquired.
+// work does what can be done now: write dead letters, hand over decisions,
+// renew, say how much may be acquired, start puts.
 func (t *Task) work(ctx context.Context, now time.Time) {
 	t.startLetters(ctx, now)
-	if !t.stopping && t.failed == nil {
-		t.dispatch(ctx, now)
-	}
-	// Decisions first: a renewal of a record that is decided is refused.
+	// Decisions first: a renewal of a record that is decided is refused, and
+	// room is made by what the source was told.
 	if d := t.ledger.flush(); len(d) > 0 {
 		t.full = false
 		t.cfg.Source.Decide(d)
@@ -107,6 +105,9 @@ func (t *Task) work(ctx context.Context, now time.Time) {
 		t.cfg.Source.Decide(d)
 	}
 	t.request(now)
+	if !t.stopping && t.failed == nil {
+		t.dispatch(ctx, now)
+	}
 	t.metrics.Open(t.ledger.records, t.ledger.bytes)
 }
 
@@ -118,21 +119,23 @@ func (t *Task) request(now time.Time) {
 	case t.breaker.open():
 		// With nothing held, one record is acquired to be the probe.
 		if t.ledger.records == 0 && !t.breaker.probing && !now.Before(t.breaker.probeAt) {
-			room = Room{Records: 1, Bytes: 1}
+			room = Room{Records: t.taken.Records + 1, Bytes: t.taken.Bytes + 1}
 		}
 	default:
 		room = Room{
-			Records: max(0, t.cfg.MaxOpenRecords-t.ledger.records),
-			Bytes:   max(0, t.cfg.MaxOpenBytes-t.ledger.bytes),
-		}
-		if room.Records == 0 || room.Bytes == 0 {
-			room = Room{}
+			Records: t.taken.Records + int64(t.cfg.MaxOpenRecords-t.ledger.records),
+			Bytes:   t.taken.Bytes + int64(t.cfg.MaxOpenBytes-t.ledger.bytes),
 		}
 	}
 	if room != t.room {
 		t.room = room
 		t.cfg.Source.Request(room)
 	}
+}
+
+// noRoom reports whether nothing more is asked of the source now.
+func (t *Task) noRoom() bool {
+	return t.room.Records <= t.taken.Records || t.room.Bytes <= t.taken.Bytes
 }
 
 // sleep returns how long nothing is to be done unless something happens.
@@ -175,7 +178,7 @@ func (t *Task) dispatch(ctx context.Context, now time.Time) {
 		return
 	}
 	t.queue.due(now, probing)
-	full := t.full || probing || t.room == (Room{})
+	full := t.full || probing || t.noRoom()
 	kept := t.idle[:0]
 	for _, w := range t.idle {
 		if !t.queue.ready(w.number, now, full) || !t.breaker.allow(now) {
@@ -230,6 +233,8 @@ func count(ranges []Range) int {
 // acquired enters new records. One delivered too often is not put again.
 func (t *Task) acquired(ev *Acquired) {
 	t.metrics.Acquired(len(ev.Records))
+	t.taken.Records += int64(len(ev.Records))
+	t.taken.Bytes += int64(ev.Bytes)
 	now := time.Now()
 	d := t.ledger.acquire(ev)
 	if limit := t.cfg.MaxDeliveryCount; limit > 0 {

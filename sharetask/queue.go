@@ -23,7 +23,7 @@ type lane struct {
 	since   time.Time // Arrival of the oldest.
 	records int       // In spans, those closed meanwhile included.
 	bytes   int
-	urgent  bool // Holds a retry that is due: does not wait for a full batch.
+	retries int // Leading spans that are retries: they do not wait for a full batch.
 
 	writer int       // Only this writer takes from it; -1 for any.
 	busy   bool      // Ordered: a put is in flight.
@@ -112,7 +112,7 @@ func (l *lane) unshift(s span, now time.Time) {
 	}
 	l.spans = append([]span{s}, l.spans...)
 	l.records += int(s.hi - s.lo)
-	l.urgent = true
+	l.retries++
 }
 
 // settle makes a waiting record a buffered one again.
@@ -174,7 +174,7 @@ func (q *queue) ready(w int, now time.Time, full bool) bool {
 		}
 		records += l.records
 		bytes += l.bytes
-		urgent = urgent || l.urgent
+		urgent = urgent || l.retries > 0
 		if since.IsZero() || l.since.Before(since) {
 			since = l.since
 		}
@@ -191,6 +191,9 @@ func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int
 	bytes := 0
 	q.eligible(w, now, func(l *lane) {
 		before := records
+		// Where order matters a record that failed is put again alone: what
+		// follows it in its partition must not be stored while it is not.
+		alone := q.ordered && l.retries > 0
 		for len(l.spans) > 0 && records < limit && (records == 0 || bytes < q.policy.MaxBytes) {
 			s := &l.spans[0]
 			start := s.lo
@@ -216,10 +219,14 @@ func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int
 			l.records -= int(s.lo - start)
 			if s.lo == s.hi {
 				l.spans = l.spans[1:]
+				l.retries = max(0, l.retries-1)
+			}
+			if alone && records > before {
+				break
 			}
 		}
 		if len(l.spans) == 0 {
-			l.spans, l.records, l.bytes, l.urgent = nil, 0, 0, false
+			l.spans, l.records, l.bytes, l.retries = nil, 0, 0, 0
 		}
 		if q.ordered && records > before {
 			l.busy = true
@@ -268,7 +275,7 @@ func (q *queue) wake(idle []*writer) time.Time {
 				continue
 			}
 			at := l.since.Add(q.policy.MaxWait)
-			if l.urgent || l.held.After(at) {
+			if l.retries > 0 || l.held.After(at) {
 				at = l.held
 			}
 			earlier(at)

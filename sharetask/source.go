@@ -24,10 +24,12 @@ type Source interface {
 	// a [Failed] event.
 	Events() <-chan Event
 
-	// Request says how much the source may acquire from now on, beyond what it
-	// has delivered. Each call replaces the allowance of the one before. The
-	// zero Room stops acquiring; what is already on its way may still come.
-	Request(room Room)
+	// Request says how much the source may have delivered since Start, in all:
+	// it acquires while less than that was. Totals, and not what is wanted
+	// next, since events on their way would else be counted twice. Each call
+	// replaces the one before. The zero Room stops acquiring; what is already
+	// on its way may still come.
+	Request(total Room)
 
 	// Decide hands over decisions about open records: any number, in any
 	// order, for any session. Ranges of one Decision are in offset order and
@@ -44,10 +46,11 @@ type Source interface {
 	Close(ctx context.Context) error
 }
 
-// Room is how much a source may acquire.
+// Room bounds what a source has delivered since its Start. A source may
+// overshoot by what one fetch brings.
 type Room struct {
-	Records int // Records wanted now; a source may overshoot by one producer batch.
-	Bytes   int // Bytes of keys, values and headers, overshot likewise.
+	Records int64
+	Bytes   int64 // Of keys, values and headers: the sum of Acquired.Bytes.
 }
 
 // TopicPartition names one partition. For a share group it is the

@@ -40,6 +40,7 @@ type Task struct {
 	stopping  bool
 	failed    error
 	room      Room // What the source was last told.
+	taken     Room // What it has delivered.
 }
 
 // New returns a task. It opens nothing.

@@ -1,0 +1,270 @@
+package sharetask
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicehq/sluice/pluginapi"
+)
+
+var orders = TopicPartition{Topic: "orders", Partition: 0}
+
+// fakeSource is a broker with one partition: it hands out records while there
+// is room, keeps their locks by the clock, and confirms every decision.
+type fakeSource struct {
+	lock   time.Duration // Zero: a consumer group.
+	mu     sync.Mutex
+	kick   chan struct{}
+	events chan Event
+	quit   chan struct{}
+	over   chan struct{}
+
+	next     int64 // Next offset to hand out.
+	end      int64
+	room     Room
+	expires  map[int64]time.Time // Open records.
+	count    map[int64]int16     // Delivery count to hand out with, where above 1.
+	ended    map[int64]Verdict
+	order    []int64 // In which records were decided.
+	renewals int
+	late     []int64 // Records whose lock ran out.
+	queued   []Decision
+	maxOpen  int
+	stalled  bool // Report Stalled after each run.
+}
+
+func newFakeSource(records int64, lock time.Duration) *fakeSource {
+	return &fakeSource{
+		lock: lock, end: records, kick: make(chan struct{}, 1), events: make(chan Event, 4),
+		quit: make(chan struct{}), over: make(chan struct{}), expires: map[int64]time.Time{},
+		ended: map[int64]Verdict{}, count: map[int64]int16{},
+	}
+}
+
+func (f *fakeSource) Start(context.Context) error { go f.run(); return nil }
+func (f *fakeSource) Events() <-chan Event        { return f.events }
+
+func (f *fakeSource) wake() {
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (f *fakeSource) Request(r Room) {
+	f.mu.Lock()
+	f.room = r
+	f.mu.Unlock()
+	f.wake()
+}
+
+func (f *fakeSource) Decide(d []Decision) {
+	f.mu.Lock()
+	f.queued = append(f.queued, d...)
+	f.mu.Unlock()
+	f.wake()
+}
+
+func (f *fakeSource) Close(ctx context.Context) error {
+	close(f.quit)
+	select {
+	case <-f.over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (f *fakeSource) run() {
+	defer close(f.over)
+	defer close(f.events)
+	for {
+		for _, ev := range f.step() {
+			f.events <- ev
+		}
+		select {
+		case <-f.kick:
+		case <-f.quit:
+			for _, ev := range f.step() {
+				f.events <- ev
+			}
+			return
+		}
+	}
+}
+
+func (f *fakeSource) step() []Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	var out []Event
+	for _, d := range f.queued {
+		ack := &Acknowledged{TopicPartition: d.TopicPartition, Session: d.Session, Verdict: d.Verdict}
+		for _, r := range d.Ranges {
+			for o := r.First; o <= r.Last; o++ {
+				until, open := f.expires[o]
+				if f.lock > 0 && (!open || now.After(until)) {
+					f.late = append(f.late, o)
+					continue
+				}
+				if d.Verdict == Renew {
+					f.renewals++
+					f.expires[o] = now.Add(f.lock)
+					continue
+				}
+				delete(f.expires, o)
+				f.ended[o] = d.Verdict
+				f.order = append(f.order, o)
+			}
+			ack.Ranges = append(ack.Ranges, r)
+		}
+		if d.Verdict == Renew {
+			ack.LockedUntil = now.Add(f.lock)
+		}
+		out = append(out, ack)
+	}
+	f.queued = nil
+	n := min(f.end-f.next, f.room.Records-f.next)
+	if n <= 0 {
+		return out
+	}
+	ev := &Acquired{TopicPartition: orders, Session: 1}
+	if f.lock > 0 {
+		ev.Lock, ev.LockedUntil = f.lock, now.Add(f.lock)
+	}
+	for range n {
+		ev.Records = append(ev.Records, testRecord(f.next))
+		if f.lock > 0 {
+			ev.DeliveryCounts = append(ev.DeliveryCounts, max(1, f.count[f.next]))
+		}
+		f.expires[f.next] = now.Add(f.lock)
+		ev.Bytes += 4
+		f.next++
+	}
+	f.maxOpen = max(f.maxOpen, len(f.expires))
+	out = append(out, ev)
+	if f.stalled {
+		out = append(out, &Stalled{})
+	}
+	return out
+}
+
+// verdicts returns how many records ended with each verdict.
+func (f *fakeSource) verdicts() map[Verdict]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := map[Verdict]int{}
+	for _, v := range f.ended {
+		out[v]++
+	}
+	return out
+}
+
+func testRecord(offset int64) pluginapi.Record {
+	return pluginapi.Record{
+		Topic: orders.Topic, Offset: offset, Value: pluginapi.BytesDatum(fmt.Appendf(nil, "%04d", offset)),
+	}
+}
+
+// fakeSink answers what its put function says.
+type fakeSink struct {
+	put   func(ctx context.Context, batch []pluginapi.Record, results []pluginapi.Result) error
+	start func() error
+	gone  bool
+	stops atomic.Int32
+}
+
+func (s *fakeSink) Start(context.Context) error {
+	if s.start != nil {
+		return s.start()
+	}
+	return nil
+}
+func (s *fakeSink) Check(context.Context) error { return nil }
+func (s *fakeSink) Stop(context.Context) error  { s.stops.Add(1); return nil }
+func (s *fakeSink) Gone() bool                  { return s.gone }
+func (s *fakeSink) Put(ctx context.Context, batch []pluginapi.Record, results []pluginapi.Result) error {
+	return s.put(ctx, batch, results)
+}
+
+func acceptAll(results []pluginapi.Result) {
+	for i := range results {
+		results[i].Outcome = pluginapi.Accept
+	}
+}
+
+// fakeLetters is a dead letter queue.
+type fakeLetters struct {
+	mu      sync.Mutex
+	letters []DeadLetter
+	refuse  int // Writes to refuse first.
+}
+
+func (q *fakeLetters) Write(_ context.Context, letters []DeadLetter) []error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	errs := make([]error, len(letters))
+	if q.refuse > 0 {
+		q.refuse--
+		for i := range errs {
+			errs[i] = fmt.Errorf("queue is down")
+		}
+		return errs
+	}
+	q.letters = append(q.letters, letters...)
+	return errs
+}
+
+// offsets returns the offsets of the letters in order.
+func (q *fakeLetters) offsets() []int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out []int64
+	for _, l := range q.letters {
+		out = append(out, l.Record.Offset)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func testConfig(src Source, sink *fakeSink) Config {
+	return Config{
+		Connector: "test", Source: src,
+		MakeSink:    func(context.Context, int) (Sink, error) { return sink, nil },
+		Parallelism: 1,
+		Batch:       BatchPolicy{MaxRecords: 10, MaxBytes: 1 << 20, MaxWait: 50 * time.Millisecond},
+		Retry:       RetryPolicy{Initial: 300 * time.Millisecond, Max: time.Minute, MaxElapsed: 5 * time.Minute},
+		Breaker:     BreakerPolicy{Failures: 3, Max: time.Minute},
+		Tolerance:   ToleranceAll, PutTimeout: time.Minute, StartTimeout: time.Minute, StopTimeout: 25 * time.Second,
+		MaxDeliveryCount: 5, MaxOpenRecords: 40, MaxOpenBytes: 1 << 20,
+	}
+}
+
+// runFor runs a task for d of virtual time, then stops it in order.
+func runFor(t *testing.T, cfg Config, d time.Duration) (*Task, error) {
+	t.Helper()
+	task, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := make(chan error, 1)
+	go func() { out <- task.Run(ctx) }()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case err := <-out:
+		return task, err
+	case <-timer.C:
+	}
+	synctest.Wait()
+	cancel()
+	return task, <-out
+}
