@@ -32,6 +32,7 @@ type loop struct {
 	orphans  []*kgo.Record     // Lost without a final verdict; to be released before the next poll.
 	marks    [5][]*kgo.Record  // Scratch of rounds, by verdict.
 	finals   bool              // The last round was of final verdicts.
+	stalled  bool              // Stalled was reported and nothing was decided since.
 	failures int               // Polls that failed one after the other.
 	leaveErr error             // Of Close.
 	pending  []sharetask.Event // Scratch.
@@ -55,6 +56,9 @@ func (s *Source) run() {
 		case st.closing != nil:
 			s.end(st)
 			return
+		case st.open && !st.full && !s.loop.stalled:
+			s.loop.stalled = true
+			s.events <- &sharetask.Stalled{}
 		case st.open || st.full:
 			<-s.wake
 			s.watchKind()
@@ -78,7 +82,7 @@ func (s *Source) deliver() {
 	}
 	records := s.incoming
 	s.incoming = nil
-	s.loop.buffered = true
+	s.loop.buffered, s.loop.stalled = true, false
 
 	s.mu.Lock()
 	sent := s.fetch.last.sent
@@ -108,8 +112,8 @@ func (s *Source) deliver() {
 	s.mu.Lock()
 	s.arriving = false
 	s.open = b
-	s.room.Records -= b.open
-	s.room.Bytes -= bytes
+	s.had.Records += int64(b.open)
+	s.had.Bytes += int64(bytes)
 	s.fetch.recordBytes = max(int64(bytes/b.open), 1)
 	s.mu.Unlock()
 	s.report()
@@ -179,7 +183,7 @@ func (s *Source) round(st state) {
 	// Renewals must not wait for ever behind final verdicts, nor these behind
 	// renewals: they take turns.
 	renewals := !st.final || st.renew && s.loop.finals
-	s.loop.finals = !renewals
+	s.loop.finals, s.loop.stalled = !renewals, false
 	s.mu.Lock()
 	b := s.open
 	b.begin(renewals, &s.loop.marks)

@@ -37,7 +37,8 @@ type Source struct {
 	incoming []*kgo.Record
 
 	mu       sync.Mutex
-	room     sharetask.Room
+	room     sharetask.Room  // In all, as the contract has it.
+	had      sharetask.Room  // Delivered so far.
 	closing  context.Context // Close's, nil before; bounds the rest of the loop.
 	arriving bool            // incoming has records that are not in open yet.
 	pollStop func()          // Ends the poll under way; nil if there is none.
@@ -127,9 +128,9 @@ func (s *Source) Start(ctx context.Context) error {
 func (s *Source) Events() <-chan sharetask.Event { return s.events }
 
 // Request replaces the allowance.
-func (s *Source) Request(room sharetask.Room) {
+func (s *Source) Request(total sharetask.Room) {
 	s.mu.Lock()
-	s.room = room
+	s.room = total
 	if s.full() {
 		if s.pollStop != nil {
 			s.pollStop()
@@ -142,14 +143,16 @@ func (s *Source) Request(room sharetask.Room) {
 }
 
 // full reports whether the allowance is used up. s.mu must be held.
-func (s *Source) full() bool { return s.room.Records <= 0 || s.room.Bytes <= 0 }
+func (s *Source) full() bool {
+	return s.had.Records >= s.room.Records || s.had.Bytes >= s.room.Bytes
+}
 
 // limitFetch bounds the next fetch by the allowance, as far as one can: the
 // broker answers with one producer batch at least. s.mu must be held.
 func (s *Source) limitFetch() {
-	limit := int64(min(s.room.Bytes, s.opts.MaxBytes))
-	if s.room.Records < s.opts.MaxRecords {
-		limit = min(limit, int64(s.room.Records)*s.fetch.recordBytes)
+	limit := min(s.room.Bytes-s.had.Bytes, int64(s.opts.MaxBytes))
+	if records := s.room.Records - s.had.Records; records < int64(s.opts.MaxRecords) {
+		limit = min(limit, records*s.fetch.recordBytes)
 	}
 	limit = max(limit, 1)
 	s.client.UpdateFetchMaxBytes(int32(limit), int32(limit)) //nolint:gosec // at most MaxBytes, at most 1 GiB

@@ -134,32 +134,41 @@ func (m *member) kill() {
 	_ = m.Close(ctx) // its error is the cancelled context's
 }
 
-// next returns the next event, or fails the test.
+// next returns the next event but Stalled, or fails the test.
 func next[E sharetask.Event](m *member) E {
 	m.t.Helper()
-	select {
-	case e, ok := <-m.Events():
-		if !ok {
-			m.t.Fatal("events ended")
+	deadline := time.After(wait)
+	for {
+		select {
+		case e, ok := <-m.Events():
+			if !ok {
+				m.t.Fatal("events ended")
+			}
+			if got, ok := e.(E); ok {
+				return got
+			}
+			if _, ok := e.(*sharetask.Stalled); !ok {
+				m.t.Fatalf("got %T %+v, want %T", e, e, *new(E))
+			}
+		case <-deadline:
+			m.t.Fatalf("no event, want %T", *new(E))
 		}
-		got, ok := e.(E)
-		if !ok {
-			m.t.Fatalf("got %T %+v, want %T", e, e, *new(E))
-		}
-		return got
-	case <-time.After(wait):
-		m.t.Fatalf("no event, want %T", *new(E))
 	}
-	panic("unreachable")
 }
 
-// none fails the test if an event comes within d.
+// none fails the test if an event other than Stalled comes within d.
 func (m *member) none(d time.Duration) {
 	m.t.Helper()
-	select {
-	case e := <-m.Events():
-		m.t.Fatalf("got %T %+v, want no event", e, e)
-	case <-time.After(d):
+	deadline := time.After(d)
+	for {
+		select {
+		case e := <-m.Events():
+			if _, ok := e.(*sharetask.Stalled); !ok {
+				m.t.Fatalf("got %T %+v, want no event", e, e)
+			}
+		case <-deadline:
+			return
+		}
 	}
 }
 
@@ -199,6 +208,7 @@ func TestAcceptReleaseReject(t *testing.T) {
 			t.Fatalf("acknowledged %v, want %v", got.Verdict, want)
 		}
 	}
+	next[*sharetask.Stalled](m)
 	m.none(300 * time.Millisecond) // No poll while eight are open, though there is room: a poll would accept them.
 	m.decide(a, sharetask.Accept, span(a))
 	got := next[*sharetask.Acknowledged](m)
@@ -255,6 +265,7 @@ func TestCloseGivesBackTheUndecided(t *testing.T) {
 			accepted = e.Verdict == sharetask.Accept && e.Ranges[0] == sharetask.Range{First: 0, Last: 1}
 		case *sharetask.Lost:
 			lost = e.Ranges == nil
+		case *sharetask.Stalled:
 		default:
 			t.Errorf("unexpected %T", e)
 		}
