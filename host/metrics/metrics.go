@@ -1,0 +1,207 @@
+// Package metrics counts what tasks do and serves it to Prometheus.
+//
+// Names begin with "sluice_"; every metric of a task has the labels connector
+// and task. Counters end in _total, durations are in seconds, sizes in bytes.
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sluicehq/sluice/sharetask"
+)
+
+// Registry holds the worker's metrics. It is safe for concurrent use.
+type Registry struct {
+	registry *prometheus.Registry
+
+	acquired, accepted, released, rejected, renewed *prometheus.CounterVec
+	lost, retried, letterFailures, putErrors        *prometheus.CounterVec
+	letters, dropped                                *prometheus.CounterVec
+	putSeconds, putRecords                          *prometheus.HistogramVec
+	openRecords, openBytes, running, degraded       *prometheus.GaugeVec
+	restarts                                        *prometheus.CounterVec
+	vectors                                         []vector
+}
+
+// vector is what all metric vectors have in common.
+type vector interface {
+	prometheus.Collector
+	DeletePartialMatch(labels prometheus.Labels) int
+}
+
+// New returns a registry that also has Go's and the process's own metrics.
+func New(version, commit string) *Registry {
+	r := &Registry{registry: prometheus.NewRegistry()}
+	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sluice_build_info", Help: "Always 1; the labels say which build this is.",
+	}, []string{"version", "commit"})
+	info.WithLabelValues(version, commit).Set(1)
+	r.registry.MustRegister(info)
+
+	r.acquired = r.counter("sluice_records_acquired_total", "Records handed to the task.")
+	r.accepted = r.counter("sluice_records_accepted_total", "Records whose accept the broker confirmed; in consumer mode those a commit covered.")
+	r.released = r.counter("sluice_records_released_total", "Records whose release the broker confirmed.")
+	r.rejected = r.counter("sluice_records_rejected_total", "Records whose reject the broker confirmed.")
+	r.renewed = r.counter("sluice_records_renewed_total", "Record locks whose renewal the broker confirmed.")
+	r.lost = r.counter("sluice_records_lost_total", "Records whose lock or session was lost; they are delivered again.")
+	r.retried = r.counter("sluice_records_retried_total", "Records held to be put again.")
+	r.putErrors = r.counter("sluice_put_errors_total", "Puts that returned an error.")
+	r.letterFailures = r.counter("sluice_dead_letter_failures_total", "Dead letters that could not be written and are tried again.")
+	r.letters = r.counter("sluice_dead_letters_total", "Dead letters the broker confirmed, whatever their acknowledgement.", "cause")
+	r.dropped = r.counter("sluice_records_dropped_total", "Records given up on without a dead letter queue.", "cause")
+	r.restarts = r.counter("sluice_task_restarts_total", "Times the task was started again by itself.")
+	r.putSeconds = histogram(r, "sluice_put_duration_seconds", "Time a sink took for one put.",
+		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60})
+	r.putRecords = histogram(r, "sluice_put_batch_records", "Records in one put.",
+		[]float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000})
+	r.openRecords = r.gauge("sluice_records_open", "Records held and not decided.")
+	r.openBytes = r.gauge("sluice_records_open_bytes", "Bytes of keys, values and headers held.")
+	r.running = r.gauge("sluice_task_running", "1 while the task runs, 0 while it starts or has failed.")
+	r.degraded = r.gauge("sluice_task_degraded", "1 while the task runs but its target does not take records.")
+	return r
+}
+
+var taskLabels = []string{"connector", "task"}
+
+func (r *Registry) counter(name, help string, more ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(taskLabels[:2:2], more...))
+	r.add(v)
+	return v
+}
+
+func (r *Registry) gauge(name, help string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, taskLabels)
+	r.add(v)
+	return v
+}
+
+func histogram(r *Registry, name, help string, buckets []float64) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, taskLabels)
+	r.add(v)
+	return v
+}
+
+func (r *Registry) add(v vector) {
+	r.registry.MustRegister(v)
+	r.vectors = append(r.vectors, v)
+}
+
+// Handler serves the metrics in Prometheus' formats.
+func (r *Registry) Handler() http.Handler {
+	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+}
+
+// Forget drops the metrics of a connector that is no more.
+func (r *Registry) Forget(connector string) {
+	for _, v := range r.vectors {
+		v.DeletePartialMatch(prometheus.Labels{"connector": connector})
+	}
+}
+
+// Task returns the metrics of one task. All its counters exist at once, so
+// that a rate has a zero to start from.
+func (r *Registry) Task(connector string, number int) *Task {
+	l := []string{connector, strconv.Itoa(number)}
+	return &Task{
+		labels:   l,
+		registry: r,
+		acquired: r.acquired.WithLabelValues(l...),
+		verdicts: map[sharetask.Verdict]prometheus.Counter{
+			sharetask.Accept:  r.accepted.WithLabelValues(l...),
+			sharetask.Release: r.released.WithLabelValues(l...),
+			sharetask.Reject:  r.rejected.WithLabelValues(l...),
+			sharetask.Renew:   r.renewed.WithLabelValues(l...),
+		},
+		lost:           r.lost.WithLabelValues(l...),
+		retried:        r.retried.WithLabelValues(l...),
+		putErrors:      r.putErrors.WithLabelValues(l...),
+		letterFailures: r.letterFailures.WithLabelValues(l...),
+		putSeconds:     r.putSeconds.WithLabelValues(l...),
+		putRecords:     r.putRecords.WithLabelValues(l...),
+		openRecords:    r.openRecords.WithLabelValues(l...),
+		openBytes:      r.openBytes.WithLabelValues(l...),
+		running:        r.running.WithLabelValues(l...),
+		degraded:       r.degraded.WithLabelValues(l...),
+		restarts:       r.restarts.WithLabelValues(l...),
+	}
+}
+
+// Task counts for one task; it is a [sharetask.Metrics].
+type Task struct {
+	labels                                    []string
+	registry                                  *Registry
+	verdicts                                  map[sharetask.Verdict]prometheus.Counter
+	acquired, lost, retried, putErrors        prometheus.Counter
+	letterFailures, restarts                  prometheus.Counter
+	putSeconds, putRecords                    prometheus.Observer
+	openRecords, openBytes, running, degraded prometheus.Gauge
+}
+
+var _ sharetask.Metrics = (*Task)(nil)
+
+// Acquired counts records handed to the task.
+func (t *Task) Acquired(n int) { t.acquired.Add(float64(n)) }
+
+// Acknowledged counts decisions the broker confirmed.
+func (t *Task) Acknowledged(v sharetask.Verdict, n int) {
+	if c := t.verdicts[v]; c != nil {
+		c.Add(float64(n))
+	}
+}
+
+// Lost counts records whose lock or session was lost.
+func (t *Task) Lost(n int) { t.lost.Add(float64(n)) }
+
+// Put observes one put.
+func (t *Task) Put(records int, took time.Duration, failed bool) {
+	t.putSeconds.Observe(took.Seconds())
+	t.putRecords.Observe(float64(records))
+	if failed {
+		t.putErrors.Inc()
+	}
+}
+
+// Retried counts records that will be put again.
+func (t *Task) Retried(n int) { t.retried.Add(float64(n)) }
+
+// DeadLettered counts confirmed dead letters by cause.
+func (t *Task) DeadLettered(cause string, n int) {
+	t.registry.letters.WithLabelValues(t.labels[0], t.labels[1], cause).Add(float64(n))
+}
+
+// DeadLetterFailed counts dead letters that are tried again.
+func (t *Task) DeadLetterFailed(n int) { t.letterFailures.Add(float64(n)) }
+
+// Dropped counts records given up on without a dead letter queue.
+func (t *Task) Dropped(cause string, n int) {
+	t.registry.dropped.WithLabelValues(t.labels[0], t.labels[1], cause).Add(float64(n))
+}
+
+// Open gives the records and bytes held now.
+func (t *Task) Open(records, bytes int) {
+	t.openRecords.Set(float64(records))
+	t.openBytes.Set(float64(bytes))
+}
+
+// Restarted counts that the task is started again by itself.
+func (t *Task) Restarted() { t.restarts.Inc() }
+
+// State gives whether the task runs, and makes progress.
+func (t *Task) State(running, degraded bool) {
+	t.running.Set(number(running))
+	t.degraded.Set(number(degraded))
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
