@@ -36,6 +36,8 @@ type Options struct {
 	// JVMFlags are put after the harness's own flags, which favour a quick start over throughput. Benchmarks give
 	// "-XX:TieredStopAtLevel=4" here, which gives the optimising compiler back.
 	JVMFlags []string
+
+	noArchive bool // do not use the class archive
 }
 
 // Listener is one more way into each broker of a cluster.

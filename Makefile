@@ -1,0 +1,120 @@
+# "make help" lists what there is.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO     ?= go
+BIN    := $(CURDIR)/bin
+CACHE  := $(CURDIR)/.cache
+TOOLS  := $(CACHE)/bin
+MODULE := github.com/sluicehq/sluice
+
+KAFKA_VERSION    := 4.4.0
+GOLANGCI_VERSION := v2.15.0
+GOFUMPT_VERSION  := v0.12.0
+GATEWAY_VERSION  := v1.8.0
+
+# What programs say about themselves. The build does not rely on Go's own stamp, which some environments turn off.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -X $(MODULE)/internal/version.version=$(VERSION) -X $(MODULE)/internal/version.commit=$(COMMIT)
+
+# Modules inside the repository that have a go.mod of their own.
+SUBMODULES = $(patsubst %/go.mod,%,$(shell git ls-files -co --exclude-standard -- '*/go.mod'))
+
+# A test binary may wait for its turn to run a broker; see test/kafkatest.
+TEST_TIMEOUT ?= 20m
+FUZZ_TIME    ?= 10s
+
+export PATH := $(TOOLS):$(PATH)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: ## bin/sluice, and all plugins into bin/plugins
+	@mkdir -p $(BIN)
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/sluice ./cmd/sluice
+	@scripts/build-plugins '$(LDFLAGS)'
+
+.PHONY: demo
+demo: build ## see it work: embedded broker, sample orders, three sinks; Ctrl-C ends it
+	$(BIN)/sluice dev configs/quickstart.hcl
+
+.PHONY: test
+test: services ## the tests, with the services this machine has (test-deps installs all)
+	$(GO) test -race -timeout $(TEST_TIMEOUT) ./...
+	@for dir in $(SUBMODULES); do echo "$(GO) test -race ./... in $$dir"; (cd $$dir && $(GO) test -race -timeout $(TEST_TIMEOUT) ./...); done
+
+.PHONY: check
+check: lint-tools ## format, lint, import direction, tidy, guest build
+	@unformatted=$$(gofumpt -l $$(git ls-files -co --exclude-standard -- '*.go')); \
+	  if [[ -n $$unformatted ]]; then echo "run gofumpt -w on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) mod tidy -diff
+	golangci-lint run ./...
+	$(GO) test ./test/imports
+	GOOS=wasip1 GOARCH=wasm $(GO) build ./pluginapi ./pluginapi/data ./pluginapi/template ./pluginapi/guest
+	@for dir in $(SUBMODULES); do echo "checking $$dir"; (cd $$dir && $(GO) mod tidy -diff && \
+	  if grep -qs 'sluice/pluginapi/guest"' *.go; then export GOOS=wasip1 GOARCH=wasm; fi; $(GO) vet ./...); done
+
+.PHONY: format
+format: lint-tools ## rewrite the Go files as check wants them
+	golangci-lint fmt ./...
+
+.PHONY: test-deps
+test-deps: packages kafka-libs versitygw lint-tools ## install all that the tests use: Debian packages (root), Kafka's jars, tools
+
+.PHONY: fuzz
+fuzz: ## each fuzz test for FUZZ_TIME (10s)
+	@for package in $$($(GO) list ./...); do \
+	  for name in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+	    echo "$$package $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) $$package; \
+	  done; done
+
+.PHONY: bench
+bench: services ## the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
+
+.PHONY: clean
+clean: ## remove what was built; .cache (jars, tools) stays
+	rm -rf $(BIN)
+
+# --- what the targets above need ---
+
+# The services that can be set up without root. A machine that lacks Java, Maven or a network still runs the other tests.
+.PHONY: services
+services:
+	@if [[ ! -e $(CACHE)/kafka/$(KAFKA_VERSION)/complete || ! -e $(CACHE)/kafka/$(KAFKA_VERSION)/broker.jsa ]]; then \
+	  if command -v java >/dev/null && command -v mvn >/dev/null; then \
+	    scripts/kafka-libs/fetch $(KAFKA_VERSION) || echo "no jars of Kafka: its tests are skipped"; \
+	  else echo "no java or no mvn: tests with a real Kafka are skipped (make test-deps)"; fi; fi
+	@$(MAKE) --no-print-directory versitygw || echo "no versitygw: its tests are skipped"
+
+.PHONY: packages
+packages:
+	@scripts/install-packages
+
+.PHONY: kafka-libs
+kafka-libs: packages
+	@scripts/kafka-libs/fetch $(KAFKA_VERSION)
+
+.PHONY: versitygw lint-tools
+versitygw: $(TOOLS)/.versitygw-$(GATEWAY_VERSION)
+lint-tools: $(TOOLS)/.golangci-lint-$(GOLANGCI_VERSION) $(TOOLS)/.gofumpt-$(GOFUMPT_VERSION)
+
+# A marker per version: a new version here installs it, and the old marker goes.
+define install
+	@echo "installing $(1)@$(2)"
+	@mkdir -p $(TOOLS) && rm -f $(TOOLS)/.$(notdir $(1))-*
+	@GOBIN=$(TOOLS) GOOS= GOARCH= $(GO) install $(1)@$(2) && touch $@
+endef
+
+$(TOOLS)/.versitygw-$(GATEWAY_VERSION):
+	$(call install,github.com/versity/versitygw/cmd/versitygw,$(GATEWAY_VERSION))
+
+$(TOOLS)/.golangci-lint-$(GOLANGCI_VERSION):
+	$(call install,github.com/golangci/golangci-lint/v2/cmd/golangci-lint,$(GOLANGCI_VERSION))
+
+$(TOOLS)/.gofumpt-$(GOFUMPT_VERSION):
+	$(call install,mvdan.cc/gofumpt,$(GOFUMPT_VERSION))
