@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
@@ -36,10 +37,11 @@ func sweep(tmp string) {
 
 // freePorts chooses n ports of 127.0.0.1 that nobody listens on. They lie below the range the kernel takes the ports of outgoing
 // connections from, so that a broker that was stopped finds its port free again.
-func freePorts(n int) ([]int, error) {
+func freePorts(ctx context.Context, n int) ([]int, error) {
 	const low, high = 15000, 32000
 	var ports []int
 	taken := map[int]bool{}
+	var listen net.ListenConfig
 	for range 1000 {
 		offset, err := rand.Int(rand.Reader, big.NewInt(high-low))
 		if err != nil {
@@ -49,7 +51,7 @@ func freePorts(n int) ([]int, error) {
 		if taken[port] {
 			continue
 		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		l, err := listen.Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			continue
 		}

@@ -15,7 +15,7 @@ func (c *Cluster) prepare(ctx context.Context, libs string) error {
 		names = append(names, l.Name)
 	}
 	n := c.opts.brokers()
-	free, err := freePorts(n * len(names))
+	free, err := freePorts(ctx, n*len(names))
 	if err != nil {
 		return err
 	}

@@ -87,19 +87,21 @@ func TestThreeBrokersFail(t *testing.T) {
 	topic := c.Topic(t, 3)
 	c.Produce(t, topic, 0, 100, 100)
 
-	c.Kill(t, 0)
-	c.Produce(t, topic, 100, 100, 100)
-	began = time.Now()
-	c.Start(t, 0)
-	t.Logf("a killed broker ready again after %v", time.Since(began))
-
+	step := func(name string, do func()) {
+		began := time.Now()
+		do()
+		t.Logf("%s took %v", name, time.Since(began))
+	}
+	step("kill", func() { c.Kill(t, 0) })
+	step("produce with a broker dead", func() { c.Produce(t, topic, 100, 100, 100) })
+	step("start after a kill", func() { c.Start(t, 0) })
 	c.Pause(t, 1)
 	c.Continue(t, 1)
-	c.Stop(t, 1)
+	step("stop", func() { c.Stop(t, 1) })
 	if _, err := net.DialTimeout("tcp", c.Bootstrap()[1], time.Second); err == nil {
 		t.Error("a stopped broker still listens")
 	}
-	c.Start(t, 1)
+	step("start after a stop", func() { c.Start(t, 1) })
 	if got := len(c.ReadAll(t, topic)); got != 200 {
 		t.Errorf("read %d records, want 200", got)
 	}

@@ -40,6 +40,9 @@ func properties(o Options, i int, ports []map[string]int, dataDir string, certs 
 		"share.coordinator.state.topic.num.partitions":     "3",
 		"share.coordinator.state.topic.replication.factor": strconv.Itoa(replicas),
 		"share.coordinator.state.topic.min.isr":            strconv.Itoa(isr),
+		// A dead broker is noticed after 6 s, not 9; less would fence living ones on a busy machine.
+		"broker.session.timeout.ms":    "6000",
+		"broker.heartbeat.interval.ms": "1000",
 		// Each JVM of a test machine with few cores: fewer threads than a server would have.
 		"num.network.threads":               "2",
 		"num.io.threads":                    "4",
