@@ -137,6 +137,9 @@ func (w *writer) put(ctx context.Context, p *put) {
 	p.err = w.sink.Put(putCtx, batch, sent)
 	p.took = time.Since(p.putAt)
 	w.metrics.Put(len(batch), p.took, p.err != nil)
+	if w.sink.Gone() {
+		w.batch = nil // The sink may still be reading it.
+	}
 	if w.index != nil {
 		for i, r := range sent {
 			p.results[w.index[i]] = r

@@ -1,0 +1,329 @@
+package sharetask
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluicehq/sluice/pluginapi"
+)
+
+var update = flag.Bool("update", false, "rewrite the scripts' expected output")
+
+// TestLedgerScripts runs the scripts in testdata/ledger. A script is blocks of
+// commands, a line of dashes, and what the ledger said. -update rewrites the
+// latter; review the change as code.
+//
+//	acquire p=0 offsets=1-5,8 session=1 lock=30s
+//	decide p=0 offsets=2-3 verdict=accept
+//	lost p=0 session=1 [offsets=1-2]
+//	renewed p=0 session=1
+//	tick 20s
+//	flush
+func TestLedgerScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/ledger/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := runScript(t, string(src))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			} else if got != string(src) {
+				t.Errorf("got:\n%s\nwant:\n%s", got, src)
+			}
+		})
+	}
+}
+
+// script is a ledger with a clock that only ticks move.
+type script struct {
+	t       *testing.T
+	ledger  *ledger
+	now     time.Time
+	entered []*delivery
+}
+
+func runScript(t *testing.T, src string) string {
+	t.Helper()
+	s := &script{t: t, ledger: newLedger(), now: time.Unix(0, 0)}
+	var out strings.Builder
+	skipping := false
+	var said []string
+	for sc := bufio.NewScanner(strings.NewReader(src)); sc.Scan(); {
+		line := sc.Text()
+		switch {
+		case line == "----":
+			skipping = true
+			out.WriteString("----\n")
+			for _, l := range said {
+				out.WriteString(l + "\n")
+			}
+			said = nil
+		case line == "":
+			skipping = false
+			out.WriteString("\n")
+		case skipping:
+		default:
+			out.WriteString(line + "\n")
+			if !strings.HasPrefix(line, "#") {
+				said = append(said, s.do(line)...)
+			}
+		}
+	}
+	return out.String()
+}
+
+func (s *script) do(line string) []string {
+	s.t.Helper()
+	words := strings.Fields(line)
+	arg := map[string]string{}
+	for _, w := range words[1:] {
+		k, v, _ := strings.Cut(w, "=")
+		arg[k] = v
+	}
+	tp := TopicPartition{Topic: "t", Partition: int32(number(s.t, arg["p"]))}
+	session := Session(number(s.t, arg["session"]))
+	switch words[0] {
+	case "acquire":
+		lock, err := time.ParseDuration(arg["lock"])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		ev := &Acquired{TopicPartition: tp, Session: session, Lock: lock, LockedUntil: s.now.Add(lock)}
+		for _, r := range ranges(s.t, arg["offsets"]) {
+			for o := r.First; o <= r.Last; o++ {
+				ev.Records = append(ev.Records, pluginapi.Record{Offset: o})
+			}
+		}
+		s.entered = append(s.entered, s.ledger.acquire(ev))
+		return s.open()
+	case "decide":
+		v := map[string]Verdict{"accept": Accept, "release": Release, "reject": Reject}[arg["verdict"]]
+		for _, d := range s.entered {
+			for i := range d.slots {
+				if d.TopicPartition == tp && inRanges(ranges(s.t, arg["offsets"]), d.Records[i].Offset) {
+					s.ledger.decide(span{d: d, lo: int32(i), hi: int32(i) + 1}, v)
+				}
+			}
+		}
+		return s.open()
+	case "lost":
+		ev := &Lost{TopicPartition: tp, Session: session}
+		if arg["offsets"] != "" {
+			ev.Ranges = ranges(s.t, arg["offsets"])
+		}
+		return append([]string{fmt.Sprintf("lost %d", s.ledger.lost(ev))}, s.open()...)
+	case "renewed":
+		for _, p := range s.ledger.partitions {
+			if len(p.deliveries) > 0 && p.TopicPartition == tp {
+				s.ledger.renewed(&Acknowledged{TopicPartition: tp, Session: session, Verdict: Renew, LockedUntil: s.now.Add(p.deliveries[0].Lock)})
+			}
+		}
+		return nil
+	case "tick":
+		d, err := time.ParseDuration(words[1])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.now = s.now.Add(d)
+		return show(s.ledger.renewals(s.now))
+	case "flush":
+		return show(s.ledger.flush())
+	default:
+		s.t.Fatalf("unknown command %q", line)
+		return nil
+	}
+}
+
+func (s *script) open() []string { return []string{fmt.Sprintf("open %d", s.ledger.records)} }
+
+func number(t *testing.T, text string) int64 {
+	t.Helper()
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func ranges(t *testing.T, text string) []Range {
+	t.Helper()
+	var out []Range
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, ok := strings.Cut(part, "-")
+		if !ok {
+			last = first
+		}
+		out = append(out, Range{First: number(t, first), Last: number(t, last)})
+	}
+	return out
+}
+
+func show(decisions []Decision) []string {
+	var out []string
+	for _, d := range decisions {
+		var b strings.Builder
+		fmt.Fprintf(&b, "send %s p=%d session=%d", d.Verdict, d.Partition, d.Session)
+		for _, r := range d.Ranges {
+			fmt.Fprintf(&b, " [%d,%d]", r.First, r.Last)
+		}
+		out = append(out, b.String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Whatever the schedule, each acquired record is decided or lost exactly once,
+// ranges are sorted and apart, and memory is given back at the end.
+func TestLedgerKeepsEveryRecordExactlyOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		l := newLedger()
+		now := time.Unix(0, 0)
+		type key struct {
+			partition int32
+			session   Session
+			offset    int64
+		}
+		fate := map[key]int{}
+		var all []*delivery
+		next := map[int32]int64{}
+		freed, made := 0, 0
+		settle := func(ds []Decision) {
+			for _, d := range ds {
+				last := int64(-1)
+				for _, r := range d.Ranges {
+					if r.First <= last || r.Last < r.First {
+						rt.Fatalf("ranges %v are not sorted and apart", d.Ranges)
+					}
+					last = r.Last
+					for o := r.First; o <= r.Last; o++ {
+						k := key{d.Partition, d.Session, o}
+						if _, ok := fate[k]; !ok {
+							rt.Fatalf("decided offset %d of partition %d was never acquired", o, d.Partition)
+						}
+						if d.Verdict == Renew {
+							if fate[k] != 0 {
+								rt.Fatalf("renewed offset %d, which is not open", o)
+							}
+							continue
+						}
+						fate[k]++
+					}
+				}
+			}
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"acquire": func(rt *rapid.T) {
+				p := rapid.Int32Range(0, 2).Draw(rt, "partition")
+				s := Session(rapid.IntRange(1, 2).Draw(rt, "session"))
+				made++
+				ev := &Acquired{TopicPartition: TopicPartition{Partition: p}, Session: s, Lock: 30 * time.Second, LockedUntil: now.Add(30 * time.Second), Free: func() { freed++ }}
+				for range rapid.IntRange(1, 20).Draw(rt, "records") {
+					next[p] += int64(rapid.IntRange(1, 2).Draw(rt, "step"))
+					ev.Records = append(ev.Records, pluginapi.Record{Offset: next[p]})
+					fate[key{p, s, next[p]}] = 0
+				}
+				ev.Bytes = len(ev.Records)
+				all = append(all, l.acquire(ev))
+			},
+			"decide": func(rt *rapid.T) {
+				if len(all) == 0 {
+					return
+				}
+				d := rapid.SampledFrom(all).Draw(rt, "delivery")
+				lo := rapid.IntRange(0, len(d.slots)-1).Draw(rt, "lo")
+				hi := rapid.IntRange(lo+1, len(d.slots)).Draw(rt, "hi")
+				l.decide(span{d: d, lo: int32(lo), hi: int32(hi)}, rapid.SampledFrom([]Verdict{Accept, Release, Reject}).Draw(rt, "verdict"))
+			},
+			"flush": func(*rapid.T) { settle(l.flush()) },
+			"tick": func(rt *rapid.T) {
+				settle(l.flush()) // As the task does: decisions go first.
+				now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(rt, "seconds")) * time.Second)
+				settle(l.renewals(now))
+			},
+			"lost": func(rt *rapid.T) {
+				settle(l.flush())
+				p := rapid.Int32Range(0, 2).Draw(rt, "partition")
+				s := Session(rapid.IntRange(1, 2).Draw(rt, "session"))
+				l.lost(&Lost{TopicPartition: TopicPartition{Partition: p}, Session: s})
+				for k := range fate {
+					if k.partition == p && k.session == s && fate[k] == 0 {
+						fate[k] = 1
+					}
+				}
+			},
+			"": func(rt *rapid.T) {
+				open := 0
+				for _, d := range all {
+					open += d.open
+				}
+				if open != l.records {
+					rt.Fatalf("the ledger says %d open, its deliveries %d", l.records, open)
+				}
+			},
+		})
+		for _, d := range all {
+			l.decide(span{d: d, hi: int32(len(d.slots))}, Accept)
+		}
+		settle(l.flush())
+		for k, n := range fate {
+			if n != 1 {
+				rt.Fatalf("partition %d offset %d ended %d times", k.partition, k.offset, n)
+			}
+		}
+		if l.records != 0 || l.bytes != 0 || len(l.partitions) != 0 || freed != made {
+			rt.Fatalf("left over: %d records, %d bytes, %d partitions, %d of %d freed", l.records, l.bytes, len(l.partitions), freed, made)
+		}
+	})
+}
+
+func TestMergeRanges(t *testing.T) {
+	for range 200 {
+		var in []Range
+		want := map[int64]bool{}
+		for range rand.N(10) {
+			first := rand.Int64N(40)
+			r := Range{First: first, Last: first + rand.Int64N(4)}
+			in = append(in, r)
+			for o := r.First; o <= r.Last; o++ {
+				want[o] = true
+			}
+		}
+		got := mergeRanges(in)
+		for i, r := range got {
+			if i > 0 && got[i-1].Last+1 >= r.First {
+				t.Fatalf("ranges %v touch", got)
+			}
+			for o := r.First; o <= r.Last; o++ {
+				if !want[o] {
+					t.Fatalf("%v has %d, which was not in", got, o)
+				}
+				delete(want, o)
+			}
+		}
+		if len(want) > 0 {
+			t.Fatalf("%v lacks %v", got, want)
+		}
+	}
+}
