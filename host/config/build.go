@@ -109,7 +109,8 @@ func (l *loader) worker(written []*rawBlock, spec *blockSpec) Worker {
 			w.MemoryBytes = set / 2
 		}
 	}
-	w.Usable = l.finish(n, before) && usable && l.checkWorker(&w)
+	clean := l.finish(n, before)
+	w.Usable = l.checkWorker(&w) && clean && usable
 	return w
 }
 
@@ -151,7 +152,7 @@ func (l *loader) kafka(b *rawBlock, spec *blockSpec) *Kafka {
 		}
 	}
 	clean := l.finish(n, before)
-	k.Usable = l.checkKafka(k, clean) && clean
+	k.Usable = l.checkKafka(k, !n.bad) && clean
 	return k
 }
 

@@ -142,7 +142,7 @@ func (l *loader) checkConnector(c *Connector, n *node, cfg *Config) {
 	}
 	l.checkKafkaRef(c, n, cfg)
 	l.checkTopics(c, n)
-	l.checkGroup(c)
+	l.checkGroup(c, n)
 	l.checkDeadLetterQueue(c)
 	l.checkTimes(c)
 }
@@ -248,7 +248,7 @@ func regexHint(pattern string) string {
 	return " Patterns are RE2, for the whole name of a topic."
 }
 
-func (l *loader) checkGroup(c *Connector) {
+func (l *loader) checkGroup(c *Connector, n *node) {
 	if len(c.GroupID) > 249 || strings.TrimSpace(c.GroupID) != c.GroupID || strings.ContainsAny(c.GroupID, "\n\r\t\x00") {
 		l.report(errorAt(c.Ranges.At("group_id"), "Wrong value", "group_id = %q: write at most 249 characters, without blanks at its ends and without control characters.", c.GroupID))
 	}
@@ -266,7 +266,7 @@ func (l *loader) checkGroup(c *Connector) {
 			resetHint(c.AutoOffsetReset)))
 	}
 	for block, protocol := range map[string]string{"share": GroupShare, "consumer": GroupConsumer} {
-		if c.Ranges.Written(block) && c.GroupProtocol != protocol {
+		if c.Ranges.Written(block) && c.GroupProtocol != protocol && !slices.Contains(n.failed, "group_protocol") {
 			l.report(warnAt(c.Ranges.At(block), "Block without effect", "Connector %q uses the group protocol %q, so its block %s has no effect. Set group_protocol = %q, or remove the block.", c.Name, c.GroupProtocol, block, protocol))
 		}
 	}

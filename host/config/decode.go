@@ -226,6 +226,11 @@ func (l *loader) suggest(spec *blockSpec, name string) string {
 	if where := findSetting(rootSpec(), name, ""); where != "" {
 		return fmt.Sprintf(" It belongs to %s.", where)
 	}
+	for i := range spec.blocks { // Misspelt, and in the wrong place.
+		if near := nearest(name, spec.blocks[i].names()); near != "" {
+			return fmt.Sprintf(" Did you mean %q in the block %s?", near, spec.blocks[i].name)
+		}
+	}
 	if spec.name == "connector" {
 		return " The plugin's own settings belong into the block config { … }."
 	}

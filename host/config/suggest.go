@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/sluicehq/sluice/loader/settings"
 )
 
 // didYouMean returns ` Did you mean "x"?` for the name nearest to given, or
@@ -20,51 +22,21 @@ func didYouMean(given string, names []string) string {
 	return ""
 }
 
-// nearest returns the name that given most likely stands for, or "".
+// nearest returns the name that given most likely stands for, or "". Kafka
+// Connect's dotted and other spellings count as the same.
 func nearest(given string, names []string) string {
-	const longestName = 100 // Beyond it nobody misspelt a setting.
-	if len(given) > longestName {
-		return ""
+	plain := map[string]string{}
+	for _, name := range slices.Backward(slices.Sorted(slices.Values(names))) {
+		plain[normalName(name)] = name
 	}
-	plain := normalName(given)
-	best, bestDistance := "", len(plain)/3+2
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		d := distance(plain, normalName(name))
-		if d < bestDistance {
-			best, bestDistance = name, d
-		}
+	candidates := make([]string, 0, len(plain))
+	for name := range plain {
+		candidates = append(candidates, name)
 	}
-	return best
+	slices.Sort(candidates)
+	return plain[settings.Suggest(normalName(given), candidates)]
 }
 
-// normalName makes Connect's dotted and JSON's camel-case spellings alike.
 func normalName(s string) string {
 	return strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(s))
-}
-
-// distance is the number of letters to insert, delete, change or swap with
-// their neighbour to make a into b.
-func distance(a, b string) int {
-	ra, rb := []rune(a), []rune(b)
-	var before []int
-	row := make([]int, len(rb)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(ra); i++ {
-		next := make([]int, len(rb)+1)
-		next[0] = i
-		for j := 1; j <= len(rb); j++ {
-			cost := 1
-			if ra[i-1] == rb[j-1] {
-				cost = 0
-			}
-			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
-			if i > 1 && j > 1 && ra[i-1] == rb[j-2] && ra[i-2] == rb[j-1] {
-				next[j] = min(next[j], before[j-2]+1)
-			}
-		}
-		before, row = row, next
-	}
-	return row[len(rb)]
 }
