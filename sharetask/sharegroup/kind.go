@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluicehq/sluice/sharetask"
 )
@@ -16,9 +17,9 @@ const kindTimeout = 10 * time.Second
 
 // checkKind asks for the group's kind. A group that does not exist yet, or
 // that we may not see, passes.
-func (s *Source) checkKind(ctx context.Context) error {
+func (s *Source) checkKind(ctx context.Context, client *kgo.Client) error {
 	var partial *kadm.ShardErrors
-	groups, err := kadm.NewClient(s.client).ListGroups(ctx)
+	groups, err := kadm.NewClient(client).ListGroups(ctx)
 	group, listed := groups[s.opts.Group]
 	switch {
 	case listed && group.GroupType != "" && group.GroupType != "share":
@@ -42,7 +43,7 @@ func (s *Source) watchKind() {
 	}
 	ctx, cancel := context.WithTimeout(s.life, kindTimeout)
 	defer cancel()
-	if err := s.checkKind(ctx); err != nil {
+	if err := s.checkKind(ctx, s.client); err != nil {
 		s.log.Warn("group cannot be joined", "err", err)
 		s.fail(err)
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,7 +28,8 @@ type Source struct {
 	wake   chan struct{} // Capacity 1: something changed for the loop.
 	done   chan struct{} // Closed when the loop has ended.
 
-	client *kgo.Client
+	conn   []kgo.Opt          // The connection's options.
+	client *kgo.Client        // The member; made by Start, since it joins by itself. s.mu guards it until then.
 	life   context.Context    // Ends the client's requests and connections; it lives from Start to the end of the loop.
 	drop   context.CancelFunc // Ends life.
 
@@ -74,19 +76,15 @@ func New(opts Options) (*Source, error) {
 		ackErrs: make(map[partitionKey]error),
 		loop:    loop{sessions: make(map[partitionKey]sharetask.Session), topicIDs: make(map[string]pluginapi.TopicID)},
 	}
-	if s.client, err = s.newClient(); err != nil {
+	if s.conn, err = opts.Connection.Franz(); err != nil {
 		return nil, fmt.Errorf("share source: %w", err)
 	}
 	return s, nil
 }
 
-func (s *Source) newClient() (*kgo.Client, error) {
-	opts, err := s.opts.Connection.Franz()
-	if err != nil {
-		return nil, err
-	}
-	s.life, s.drop = context.WithCancel(context.Background())
-	opts = append(opts,
+// newMember returns a client that joins the group.
+func (s *Source) newMember() (*kgo.Client, error) {
+	opts := slices.Concat(s.conn, []kgo.Opt{
 		kgo.WithContext(s.life),
 		kgo.ShareGroup(s.opts.Group),
 		kgo.ShareMaxRecords(int32(s.opts.MaxRecords)), //nolint:gosec // at most LimitMaxRecords
@@ -97,29 +95,43 @@ func (s *Source) newClient() (*kgo.Client, error) {
 		kgo.FetchMaxPartitionBytes(int32(s.opts.MaxBytes)), //nolint:gosec // at most 1 GiB
 		kgo.WithHooks(hooks{s}),
 		kgo.WithLogger(clientLog{s.log}),
-	)
+	})
 	if s.opts.TopicRegex != "" {
 		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeTopics(s.opts.TopicRegex))
 	} else {
 		opts = append(opts, kgo.ConsumeTopics(s.opts.Topics...))
 	}
-	client, err := kgo.NewClient(opts...)
-	if err != nil {
-		s.drop()
-		return nil, err
-	}
-	return client, nil
+	return kgo.NewClient(opts...)
 }
 
 // Start looks at the group's kind, which fails with [sharetask.ErrGroupKind]
-// if it is not a share group, and begins to read. After an error the source
-// has released what it had.
+// if it is not a share group, and begins to read.
 func (s *Source) Start(ctx context.Context) error {
-	if err := s.checkKind(ctx); err != nil {
-		s.drop()
-		s.client.Close()
+	client, err := kgo.NewClient(slices.Concat(s.conn, []kgo.Opt{kgo.WithLogger(clientLog{s.log})})...)
+	if err == nil {
+		err = s.checkKind(ctx, client)
+		client.Close()
+	}
+	if err == nil {
+		err = s.begin()
+	}
+	if err != nil {
 		return fmt.Errorf("start share source of group %s: %w", s.opts.Group, err)
 	}
+	return nil
+}
+
+// begin joins the group and starts the loop.
+func (s *Source) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.life, s.drop = context.WithCancel(context.Background())
+	client, err := s.newMember()
+	if err != nil {
+		s.drop()
+		return err
+	}
+	s.client = client
 	go s.run()
 	return nil
 }
@@ -135,7 +147,7 @@ func (s *Source) Request(total sharetask.Room) {
 		if s.pollStop != nil {
 			s.pollStop()
 		}
-	} else {
+	} else if s.client != nil {
 		s.limitFetch()
 	}
 	s.mu.Unlock()
@@ -179,6 +191,10 @@ func (s *Source) Decide(decisions []sharetask.Decision) {
 // too, and returns ctx's error.
 func (s *Source) Close(ctx context.Context) error {
 	s.mu.Lock()
+	if s.client == nil { // Never started.
+		s.mu.Unlock()
+		return nil
+	}
 	first := s.closing == nil
 	if first {
 		s.closing = ctx
