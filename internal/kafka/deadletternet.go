@@ -45,7 +45,7 @@ func (a *Admin) SetDeadLetterNet(ctx context.Context, group, topic string, sourc
 	if net.Reason != "" {
 		// A net left behind would copy what we reject a second time, or to a
 		// topic that drops it.
-		want = map[string]string{SettingDeadLetterTopic: "", SettingDeadLetterCopy: ""}
+		want = map[string]string{SettingDeadLetterTopic: "", SettingDeadLetterCopy: "false"}
 	}
 	topics, err := a.Topics(ctx, sources...)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 
 	"github.com/IBM/sarama"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -117,6 +118,8 @@ func tlsKind(err error) error {
 	switch {
 	case errors.As(err, &alert), errors.As(err, &op) && op.Op == "remote error":
 		return ErrAuth // The broker sent an alert: it does not take our certificate.
+	case strings.Contains(err.Error(), "tls alert record"):
+		return ErrTLS // franz-go's only sign that a plaintext client met TLS.
 	case errors.As(err, &header), errors.As(err, &verify), errors.As(err, &unknown),
 		errors.As(err, &hostname), errors.As(err, &invalid):
 		return ErrTLS

@@ -102,7 +102,7 @@ func (a *Admin) describeGroupOn(group string, id int32) ([]sarama.ConfigEntry, e
 	return entries, nil
 }
 
-// alterGroup sets group configs; an empty value returns one to its default.
+// alterGroup sets group configs; an empty value deletes one.
 func (a *Admin) alterGroup(ctx context.Context, group string, values map[string]string, validateOnly bool) error {
 	entries := make(map[string]sarama.IncrementalAlterConfigsEntry, len(values))
 	for name, value := range values {
@@ -170,9 +170,9 @@ type applied struct {
 type Change struct{ Setting, From, To string }
 
 // applyGroupConfigs writes what differs from want, then reads the configs back
-// from each broker in leaders until all of them have the wanted values. An
-// empty wanted value is the default. Configs the broker does not know are
-// reported, not written.
+// from each broker in leaders until all of them have the wanted values. Only
+// a config whose default is empty may be wanted empty. Configs the broker does
+// not know are reported, not written.
 func (a *Admin) applyGroupConfigs(ctx context.Context, group string, want map[string]string, leaders []int32) (applied, error) {
 	var done applied
 	have, err := a.groupConfig(ctx, group, anyBroker)
@@ -253,7 +253,7 @@ func (a *Admin) awaitGroupConfigs(ctx context.Context, group string, expect map[
 // missing returns the first expected value that have lacks.
 func missing(group string, have, expect map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(expect)) {
-		if want := expect[name]; want != "" && !sameValue(have[name], want) {
+		if want := expect[name]; !sameValue(have[name], want) {
 			return &SettingError{Group: group, Setting: name, Value: want, Err: fmt.Errorf("it still has %q", have[name])}
 		}
 	}
