@@ -52,6 +52,9 @@ func (n *node) gather(out Ranges, path string) {
 // requireAll reports required settings that were not written, in n and in the
 // blocks in it.
 func (l *loader) requireAll(n *node, path string) {
+	if l.broken[n.def.Filename] {
+		return // They may stand where the syntax is wrong.
+	}
 	for i := range n.spec.settings {
 		set := &n.spec.settings[i]
 		if _, ok := n.values[set.name]; !set.required || ok || slices.Contains(n.failed, set.name) {

@@ -59,13 +59,16 @@ func isLoopback(host string) bool {
 func (l *loader) checkKafka(k *Kafka, clean bool) bool {
 	before := errorCount(l.diags)
 	at := k.Ranges.At("bootstrap")
-	if clean && len(k.Bootstrap) == 0 {
+	if k.Ranges.Written("bootstrap") && len(k.Bootstrap) == 0 {
 		l.report(errorAt(at, "Wrong value", "bootstrap of kafka %q is empty; name at least one broker, such as [\"127.0.0.1:9092\"].", k.Name))
 	}
 	for _, b := range k.Bootstrap {
 		host, port, err := net.SplitHostPort(b)
 		if n, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil || n == 0 || host == "" {
 			hint := "write host and port, such as \"" + strings.TrimSuffix(b, ":") + ":9092\""
+			if err == nil && host != "" {
+				hint = "its port must be a number from 1 to 65535"
+			}
 			if strings.Contains(b, "://") || strings.Contains(b, ",") {
 				hint = "write each broker as \"host:port\", without a scheme, as an element of the list"
 			}
@@ -135,7 +138,7 @@ func (l *loader) checkPlugin(p *PluginPin) bool {
 // checkConnector reports what is wrong with one connector by itself.
 func (l *loader) checkConnector(c *Connector, n *node, cfg *Config) {
 	if !connectorName().MatchString(c.Name) {
-		l.report(errorAt(c.DefRange, "Wrong name", "%q cannot be a connector's name. %s", c.Name, nameRule))
+		l.report(errorAt(c.DefRange, "Wrong name", "%q cannot be a connector's name. %s", head(c.Name, 60), nameRule))
 	}
 	if c.Ranges.Written("sink") && !pluginName().MatchString(c.Sink.Name) {
 		l.report(errorAt(c.Ranges.At("sink"), "Wrong value", "sink = %q: write a plugin's name such as \"file\", or a form and a name such as \"process:file\" (forms: %s).", c.Sink.String(), strings.Join(sinkForms(), ", ")))
@@ -163,6 +166,7 @@ func (l *loader) checkKafkaRef(c *Connector, n *node, cfg *Config) {
 		return // Its value has an error of its own.
 	}
 	switch {
+	case l.broken[c.DefRange.Filename]:
 	case len(cfg.Kafka) == 1:
 		for name := range cfg.Kafka {
 			c.Kafka = name
@@ -182,6 +186,7 @@ func (l *loader) checkKafkaRef(c *Connector, n *node, cfg *Config) {
 func (l *loader) checkTopics(c *Connector, n *node) {
 	list, pattern := c.Ranges.Written("topics"), c.Ranges.Written("topics_regex")
 	switch {
+	case l.broken[c.DefRange.Filename] && !list && !pattern: // They may stand where the syntax is wrong.
 	case list && pattern:
 		l.report(errorAt(c.Ranges.At("topics_regex"), "Written twice", "Connector %q has topics at %s and topics_regex here. Keep one of them.", c.Name, place(c.Ranges.At("topics"))))
 	case !list && !pattern && !slices.Contains(n.failed, "topics") && !slices.Contains(n.failed, "topics_regex"):
@@ -249,7 +254,9 @@ func regexHint(pattern string) string {
 }
 
 func (l *loader) checkGroup(c *Connector, n *node) {
-	if len(c.GroupID) > 249 || strings.TrimSpace(c.GroupID) != c.GroupID || strings.ContainsAny(c.GroupID, "\n\r\t\x00") {
+	if !c.Ranges.Written("group_id") {
+		// It is made of the connector's name, which was checked.
+	} else if len(c.GroupID) > 249 || strings.TrimSpace(c.GroupID) != c.GroupID || strings.ContainsAny(c.GroupID, "\n\r\t\x00") {
 		l.report(errorAt(c.Ranges.At("group_id"), "Wrong value", "group_id = %q: write at most 249 characters, without blanks at its ends and without control characters.", c.GroupID))
 	}
 	at := c.Ranges.At("auto_offset_reset")

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 )
 
@@ -53,11 +55,27 @@ func (l *loader) eval(expr hcl.Expression, s *scope) (v cty.Value, ok bool) {
 		}
 	}()
 	v, diags := expr.Value(s.ctx)
-	l.diags = append(l.diags, diags...)
+	for _, d := range diags {
+		l.report(explainCall(d, s))
+	}
 	if diags.HasErrors() {
 		return cty.DynamicVal, false
 	}
 	return v, v.IsWhollyKnown()
+}
+
+// explainCall adds a near name to the message about an unknown function.
+func explainCall(d *hcl.Diagnostic, s *scope) *hcl.Diagnostic {
+	call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d)
+	if !ok || strings.Contains(d.Detail, "Did you mean") {
+		return d
+	}
+	ctx := s.ctx
+	for ctx.Parent() != nil {
+		ctx = ctx.Parent()
+	}
+	d.Detail += didYouMean(call.CalledFunctionName(), slices.Collect(maps.Keys(ctx.Functions)))
+	return d
 }
 
 // checkReferences reports names in expr that mean nothing, with a suggestion.
@@ -81,6 +99,9 @@ func (l *loader) checkReference(ref hcl.Traversal, s *scope) bool {
 	switch {
 	case root == "each" && !s.each:
 		l.report(errorAt(ref.SourceRange(), "No for_each here", "each.key and each.value stand for something only in a connector that has for_each."))
+		return false
+	case slices.Contains([]string{"env", "file", "secret"}, root):
+		l.report(errorAt(ref.SourceRange(), "Unknown name", "%s is a function: write %s(\"…\").", root, root))
 		return false
 	case !slices.Contains(roots, root):
 		l.report(errorAt(ref.SourceRange(), "Unknown name",

@@ -3,9 +3,8 @@ package config
 import (
 	"bytes"
 	stdjson "encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -36,7 +35,11 @@ func parseFile(name string, src []byte) (*hcl.File, hcl.Diagnostics) {
 			empty.Bytes = src
 			return empty, diags
 		}
-		file, diags = json.Parse(src, name)
+		if file, diags = json.Parse(src, name); diags.HasErrors() {
+			// What was read up to the error could be half of a definition.
+			empty.Bytes = src
+			return empty, diags
+		}
 	} else {
 		if diags := checkNesting(name, src); diags.HasErrors() {
 			return empty, diags
@@ -146,6 +149,9 @@ func explainSyntax(src []byte, diags hcl.Diagnostics) {
 				break
 			}
 		}
+		if dotted := regexp.MustCompile(`^\s*([A-Za-z_]+(?:\.[A-Za-z_]+)+)\s*=`).FindStringSubmatch(line); dotted != nil {
+			d.Detail += fmt.Sprintf(" A Kafka Connect name with dots belongs into the connector's properties = { %q = \"…\" }.", dotted[1])
+		}
 	}
 }
 
@@ -174,10 +180,7 @@ func checkJSON(name string, src []byte) hcl.Diagnostics {
 	for {
 		tok, err := dec.Token()
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				return diags
-			}
-			return diags
+			return diags // The end, or what is not JSON.
 		}
 		top := len(stack) - 1
 		if delim, ok := tok.(stdjson.Delim); ok && (delim == '}' || delim == ']') {

@@ -221,6 +221,7 @@ func (l *loader) applyProperty(n *node, t target, name string, w written, dir st
 	if t.property.convert != nil {
 		converted, note, err := t.property.convert(w.text.Reveal())
 		if err != nil {
+			home.failed = append(home.failed, t.setting.name)
 			l.report(errorAt(w.at, "Wrong value", "%s: %v.", name, err))
 			return
 		}
@@ -231,6 +232,7 @@ func (l *loader) applyProperty(n *node, t target, name string, w written, dir st
 	}
 	out, ok := l.typed(t.setting, name, v, w.at, dir)
 	if !ok {
+		home.failed = append(home.failed, t.setting.name)
 		return
 	}
 	home.values[t.setting.name] = value{v: out, at: w.at, name: w.name}

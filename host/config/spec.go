@@ -133,10 +133,14 @@ func (b *blockSpec) block(name string) *blockSpec {
 func (b *blockSpec) names() []string {
 	var out []string
 	for i := range b.settings {
-		out = append(out, b.settings[i].name)
+		if b.settings[i].refuse == "" {
+			out = append(out, b.settings[i].name)
+		}
 	}
 	for i := range b.blocks {
-		out = append(out, b.blocks[i].name)
+		if b.blocks[i].refuse == "" {
+			out = append(out, b.blocks[i].name)
+		}
 	}
 	return out
 }

@@ -34,7 +34,16 @@ func nearest(given string, names []string) string {
 		candidates = append(candidates, name)
 	}
 	slices.Sort(candidates)
-	return plain[settings.Suggest(normalName(given), candidates)]
+	if near := settings.Suggest(normalName(given), candidates); near != "" {
+		return plain[near]
+	}
+	const telling = 3 // Letters that a name must have to be recognised at the start of another.
+	for _, c := range candidates {
+		if len(c) >= telling && strings.HasPrefix(normalName(given), c) {
+			return plain[c]
+		}
+	}
+	return ""
 }
 
 func normalName(s string) string {

@@ -1,0 +1,3 @@
+kafka "main" {
+  bootstrap = [BOOTSTRAP]
+}

@@ -1,0 +1,4 @@
+connector "c0" {
+  sink   = "file"
+  topics = ["t0"]
+}

@@ -1,0 +1,4 @@
+connector "c1" {
+  sink   = "file"
+  topics = ["t1"]
+}

@@ -1,0 +1,7 @@
+connector "c2" {
+  sink   = "file"
+  topics = ["t2"]
+  config {
+    password = env("NOPE")
+  }
+}

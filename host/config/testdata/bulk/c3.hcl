@@ -1,0 +1,4 @@
+connector "c3" {
+  sink   = "file"
+  topics = ["t3"]
+}

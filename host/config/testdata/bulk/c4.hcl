@@ -1,0 +1,5 @@
+connector "c4" {
+  sink   = "file"
+  topics = ["t4"]
+  tasks  = "two"
+}

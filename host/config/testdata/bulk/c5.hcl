@@ -1,0 +1,4 @@
+connector "c5" {
+  sink   = "file"
+  topics = ["t5"]
+}

@@ -1,0 +1,4 @@
+connector "c7" {
+  sink   = "file"
+  topics = ["t7"]
+}

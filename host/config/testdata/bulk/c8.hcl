@@ -1,0 +1,4 @@
+connector "c8" {
+  sink   = "file"
+  topics = ["t8"
+}

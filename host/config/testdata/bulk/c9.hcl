@@ -1,0 +1,4 @@
+connector "c9" {
+  sink   = "file"
+  topics = ["t9"]
+}

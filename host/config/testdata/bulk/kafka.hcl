@@ -1,0 +1,3 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}

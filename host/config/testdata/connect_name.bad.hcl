@@ -1,0 +1,9 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+connector "orders" {
+  sink   = "file"
+  topics = ["orders"]
+  tasks.max = 5
+}

@@ -1,0 +1,13 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+connector "orders" {
+  sink   = "file"
+  topics = ["orders"]
+}
+
+connector "Orders" {
+  sink   = "drop"
+  topics = ["other"]
+}

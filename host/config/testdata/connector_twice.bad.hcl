@@ -1,0 +1,13 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+connector "orders" {
+  sink   = "file"
+  topics = ["orders"]
+}
+
+connector "orders" {
+  sink   = "drop"
+  topics = ["other"]
+}

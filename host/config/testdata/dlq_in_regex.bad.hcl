@@ -1,0 +1,11 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+connector "orders" {
+  sink         = "file"
+  topics_regex = "orders.*"
+  dead_letter_queue {
+    topic = "orders.dlq"
+  }
+}

@@ -1,0 +1,11 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+connector "orders" {
+  sink   = "file"
+  topics = ["orders", "orders.dlq"]
+  dead_letter_queue {
+    topic = "orders.dlq"
+  }
+}

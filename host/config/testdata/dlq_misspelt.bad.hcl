@@ -1,0 +1,15 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+connector "orders" {
+  sink   = "file"
+  topics = ["orders"]
+  dead_letter_queue {
+    topic       = "d"
+    repl_factor = 3
+  }
+  errors {
+    tolerence = "all"
+  }
+}

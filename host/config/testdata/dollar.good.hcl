@@ -1,0 +1,8 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+  sasl {
+    mechanism = "SCRAM-SHA-512"
+    username  = "c8@i9$CWx"
+    password  = env("DBPW")
+  }
+}

@@ -1,0 +1,4 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+  client_id = env("DECOMPOSED")
+}

@@ -1,0 +1,3 @@
+kafka "main" {
+  bootstrap = split(",", env("NOPE", "a:9092,b:9092"))
+}

@@ -1,0 +1,3 @@
+locals {
+  x = env("A", "b", "c")
+}

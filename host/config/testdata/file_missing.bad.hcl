@@ -1,0 +1,3 @@
+locals {
+  x = file("nowhere.txt")
+}

@@ -1,0 +1,15 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+connector "orders" {
+  sink   = "file"
+  topics = ["orders"]
+  config {
+    query = <<-EOT
+      SELECT 1
+
+      FROM t
+      EOT
+  }
+}

@@ -1,0 +1,4 @@
+connector "orders" {
+  sink   = "file"
+  topics = ["orders"]
+}

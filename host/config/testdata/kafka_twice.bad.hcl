@@ -1,0 +1,8 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+

@@ -1,0 +1,3 @@
+worker {
+  listen = "localhost"
+}

@@ -1,0 +1,13 @@
+locals {
+  orders = 1
+}
+
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+connector "orders" {
+  sink   = "file"
+  topics = ["orders"]
+  tasks = local.order
+}

@@ -1,0 +1,2 @@
+conector "a" {
+}

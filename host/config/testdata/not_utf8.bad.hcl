@@ -1,0 +1,3 @@
+kafka "main" {
+  client_id = "café"
+}

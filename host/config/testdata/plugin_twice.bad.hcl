@@ -1,0 +1,5 @@
+plugin "acme" {
+}
+
+plugin "acme" {
+}

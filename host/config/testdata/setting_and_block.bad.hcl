@@ -1,0 +1,12 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+connector "orders" {
+  sink   = "file"
+  topics = ["orders"]
+  batch = 5
+  batch {
+    max_records = 5
+  }
+}
