@@ -36,3 +36,7 @@ const (
 	// connections, on both sides.
 	WindowBytes = 4 << 20
 )
+
+// LogLevelKey is the environment variable that tells a plugin the lowest level
+// its log lines are wanted at: debug, info, warn or error.
+const LogLevelKey = "SLUICE_LOG_LEVEL"

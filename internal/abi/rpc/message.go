@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"time"
 
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
@@ -20,6 +22,8 @@ type Message struct {
 	Data   []byte
 	Last   bool // Field 3.
 	Cancel bool // Field 4.
+	// Timeout is field 5, in whole milliseconds on the wire; 0 means none.
+	Timeout time.Duration
 }
 
 // Protobuf's wire types, and the tags of the message's fields.
@@ -33,6 +37,7 @@ const (
 	tagData     = 2<<3 | wireBytes
 	tagLast     = 3<<3 | wireVarint
 	tagCancel   = 4<<3 | wireVarint
+	tagTimeout  = 5<<3 | wireVarint
 )
 
 // errMalformed is the cause of every decoding error.
@@ -49,6 +54,10 @@ func (m *Message) appendHeader(dst []byte) []byte {
 	}
 	if m.Cancel {
 		dst = append(dst, tagCancel, 1)
+	}
+	if m.Timeout > 0 {
+		dst = append(dst, tagTimeout)
+		dst = binary.AppendUvarint(dst, uint64(max(m.Timeout/time.Millisecond, 1)))
 	}
 	if len(m.Data) > 0 {
 		dst = append(dst, tagData)
@@ -74,6 +83,8 @@ func (m *Message) read(r *mem.Reader) error {
 			err = readBool(r, &m.Last)
 		case tagCancel:
 			err = readBool(r, &m.Cancel)
+		case tagTimeout:
+			err = readTimeout(r, &m.Timeout)
 		case tagData:
 			err = m.readData(r)
 		default:
@@ -116,6 +127,19 @@ func readBool(r *mem.Reader, to *bool) error {
 		return errMalformed
 	}
 	*to = v != 0
+	return nil
+}
+
+// readTimeout reads milliseconds; what a Duration cannot hold is no limit.
+func readTimeout(r *mem.Reader, to *time.Duration) error {
+	v, err := binary.ReadUvarint(r)
+	if err != nil {
+		return errMalformed
+	}
+	*to = 0
+	if v <= uint64(math.MaxInt64/time.Millisecond) {
+		*to = time.Duration(v) * time.Millisecond
+	}
 	return nil
 }
 
@@ -165,7 +189,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return c.stock.Marshal(v)
 	}
-	head := mem.SliceBuffer(m.appendHeader(make([]byte, 0, 2*binary.MaxVarintLen64+6)))
+	head := mem.SliceBuffer(m.appendHeader(make([]byte, 0, 3*binary.MaxVarintLen64+8)))
 	if len(m.Data) == 0 {
 		return mem.BufferSlice{head}, nil
 	}

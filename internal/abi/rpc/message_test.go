@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -59,7 +60,7 @@ func TestMessageIsTheProtoFilesOwn(t *testing.T) {
 		{"DescribeRequest", Message{}, nil},
 		{"DescribeResponse", Message{Data: []byte("d")}, map[protoreflect.Name]any{"description": []byte("d")}},
 		{"StartRequest", Message{Instance: 300, Data: []byte("s")}, map[protoreflect.Name]any{"instance": uint64(300), "start": []byte("s")}},
-		{"InstanceRequest", Message{Instance: 1 << 60}, map[protoreflect.Name]any{"instance": uint64(1 << 60)}},
+		{"InstanceRequest", Message{Instance: 1 << 60, Timeout: 2500 * time.Millisecond}, map[protoreflect.Name]any{"instance": uint64(1 << 60), "timeout_ms": uint64(2500)}},
 		{"Answer", Message{Data: []byte{0xf6}}, map[protoreflect.Name]any{"error": []byte{0xf6}}},
 		{"Chunk", Message{Instance: 7, Data: bytes.Repeat([]byte("x"), 70000), Last: true}, map[protoreflect.Name]any{
 			"instance": uint64(7), "data": bytes.Repeat([]byte("x"), 70000), "last": true,
@@ -95,7 +96,7 @@ func TestMessageIsTheProtoFilesOwn(t *testing.T) {
 				if err := NewCodec().Unmarshal(split(stock, size), &back); err != nil {
 					t.Fatalf("buffers of %d: %v", size, err)
 				}
-				if back.Instance != tt.m.Instance || back.Last != tt.m.Last || back.Cancel != tt.m.Cancel || !bytes.Equal(back.Data, tt.m.Data) {
+				if back.Instance != tt.m.Instance || back.Last != tt.m.Last || back.Cancel != tt.m.Cancel || back.Timeout != tt.m.Timeout || !bytes.Equal(back.Data, tt.m.Data) {
 					t.Errorf("buffers of %d: codec reads another message from a stock encoder's bytes", size)
 				}
 			}
@@ -201,7 +202,7 @@ func FuzzUnmarshal(f *testing.F) {
 		if err := NewCodec().Unmarshal(again, &back); err != nil {
 			t.Fatalf("codec refuses what it wrote: %v", err)
 		}
-		if back.Instance != m.Instance || back.Last != m.Last || back.Cancel != m.Cancel || !bytes.Equal(back.Data, m.Data) {
+		if back.Instance != m.Instance || back.Last != m.Last || back.Cancel != m.Cancel || back.Timeout != m.Timeout || !bytes.Equal(back.Data, m.Data) {
 			t.Fatalf("read back %+v, wrote %+v", back, m)
 		}
 	})

@@ -2,6 +2,8 @@ package rpc
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"google.golang.org/grpc"
 )
@@ -61,7 +63,13 @@ func unary(name string, do call) grpc.MethodDesc {
 			return nil, err
 		}
 		handler := func(ctx context.Context, in any) (any, error) {
-			out, err := do(s.(Server), ctx, in.(*Message))
+			m := in.(*Message)
+			if m.Timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, m.Timeout)
+				defer cancel()
+			}
+			out, err := do(s.(Server), ctx, m)
 			if err != nil {
 				return nil, err
 			}
@@ -80,12 +88,14 @@ func method(name string) string { return "/" + ServiceName + "/" + name }
 // Client is the host's side of the service. It is safe for concurrent use.
 type Client struct {
 	conn  grpc.ClientConnInterface
+	grace time.Duration
 	codec grpc.CallOption
 }
 
-// NewClient returns a client on conn.
-func NewClient(conn grpc.ClientConnInterface) *Client {
-	return &Client{conn: conn, codec: grpc.ForceCodecV2(NewCodec())}
+// NewClient returns a client on conn. Its calls tell the plugin when their
+// context's deadline is and wait grace longer for the answer.
+func NewClient(conn grpc.ClientConnInterface, grace time.Duration) *Client {
+	return &Client{conn: conn, grace: grace, codec: grpc.ForceCodecV2(NewCodec())}
 }
 
 // Describe returns the plugin's description as CBOR.
@@ -108,9 +118,23 @@ func (c *Client) Stop(ctx context.Context, instance uint64) ([]byte, error) {
 	return c.call(ctx, "Stop", &Message{Instance: instance})
 }
 
+// call makes a unary call. A call whose ctx is cancelled returns at once, one
+// whose deadline passes after the grace.
 func (c *Client) call(ctx context.Context, name string, in *Message) ([]byte, error) {
+	callCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if deadline, ok := ctx.Deadline(); ok {
+		in.Timeout = max(time.Until(deadline), time.Millisecond)
+		callCtx, cancel = context.WithTimeout(callCtx, in.Timeout+c.grace)
+		defer cancel()
+	}
+	defer context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			cancel()
+		}
+	})()
 	out := new(Message)
-	if err := c.conn.Invoke(ctx, method(name), in, out, c.codec); err != nil {
+	if err := c.conn.Invoke(callCtx, method(name), in, out, c.codec); err != nil {
 		return nil, err
 	}
 	return out.Data, nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -86,7 +87,7 @@ func dial(t *testing.T, srv Server) *grpc.ClientConn {
 
 func TestFramesOfEverySizeCross(t *testing.T) {
 	srv := echo{instances: make(chan uint64, 100)}
-	stream, err := NewClient(dial(t, srv)).Put(t.Context(), 42)
+	stream, err := NewClient(dial(t, srv), time.Second).Put(t.Context(), 42)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func TestFramesOfEverySizeCross(t *testing.T) {
 }
 
 func TestUnaryCalls(t *testing.T) {
-	c := NewClient(dial(t, echo{}))
+	c := NewClient(dial(t, echo{}), time.Second)
 	if b, err := c.Describe(t.Context()); err != nil || string(b) != "description" {
 		t.Errorf("Describe: %q, %v", b, err)
 	}
