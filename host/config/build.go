@@ -278,7 +278,7 @@ func (c *Connector) fillDependent(w *Worker) {
 // dependenciesUsable reports whether what the connector is built on has no
 // error of its own.
 func (l *loader) dependenciesUsable(c *Connector, cfg *Config) bool {
-	if k := cfg.Kafka[c.Kafka]; k != nil && !k.Usable {
+	if k := cfg.Kafka[c.Kafka]; k != nil && !k.Usable { // Never with Env.Dev.
 		return false
 	}
 	if p := cfg.Plugins[c.Sink.Name]; p != nil && !p.Usable {

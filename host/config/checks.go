@@ -152,6 +152,10 @@ func (l *loader) checkConnector(c *Connector, n *node, cfg *Config) {
 
 // checkKafkaRef finds the connector's cluster.
 func (l *loader) checkKafkaRef(c *Connector, n *node, cfg *Config) {
+	if l.env.Dev {
+		// Whatever cluster the definition names stays untouched.
+		defer func() { c.Kafka = "" }()
+	}
 	if c.Kafka != "" {
 		if cfg.Kafka[c.Kafka] == nil {
 			names := make([]string, 0, len(cfg.Kafka))
@@ -173,7 +177,7 @@ func (l *loader) checkKafkaRef(c *Connector, n *node, cfg *Config) {
 		}
 	case len(cfg.Kafka) == 0 && !l.env.Dev:
 		l.report(errorAt(c.DefRange, "No connection", "Connector %q needs a Kafka cluster: add a block kafka \"main\" { bootstrap = [\"HOST:9092\"] }.", c.Name))
-	case len(cfg.Kafka) > 1:
+	case len(cfg.Kafka) > 1 && !l.env.Dev:
 		names := make([]string, 0, len(cfg.Kafka))
 		for name := range cfg.Kafka {
 			names = append(names, "kafka."+name)

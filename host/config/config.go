@@ -15,7 +15,7 @@ type Config struct {
 	Kafka      map[string]*Kafka     // By name.
 	Plugins    map[string]*PluginPin // By plugin name.
 	Connectors []*Connector          // In the order of files and lines; unusable ones too.
-	Sources    *Sources              // For printing diagnostics with their source lines.
+	Sources    *Sources              `json:"-"` // For printing diagnostics with their source lines.
 }
 
 // Usable returns the connectors that can be run.
@@ -68,8 +68,8 @@ type Worker struct {
 	Key            Converter
 	Value          Converter
 	Header         Converter
-	Ranges         Ranges
-	Usable         bool // The block, if there is one, is right.
+	Ranges         Ranges `json:"-"`
+	Usable         bool   // The block, if there is one, is right.
 }
 
 // Converter names a converter and the options written for it. Options are
@@ -91,7 +91,7 @@ type Kafka struct {
 	DialTimeout    time.Duration
 	RequestTimeout time.Duration
 
-	Ranges Ranges
+	Ranges Ranges `json:"-"`
 	Usable bool
 }
 
@@ -122,7 +122,7 @@ type PluginPin struct {
 	InheritEnv []string // Names of variables, with * as a wildcard.
 	Processes  int
 	Sandbox    Sandbox
-	Ranges     Ranges
+	Ranges     Ranges `json:"-"`
 	Usable     bool
 }
 
@@ -163,7 +163,7 @@ const (
 type Connector struct {
 	Name  string
 	Sink  SinkRef
-	Kafka string // Name of a Kafka block; empty in development mode without one.
+	Kafka string // Name of a Kafka block; empty with Env.Dev.
 
 	Topics      []string // Exactly one of Topics and TopicsRegex is set.
 	TopicsRegex string   // RE2; matches whole names. See [Connector.Reads].
@@ -194,7 +194,7 @@ type Connector struct {
 	// Config holds the plugin's own settings as written.
 	Config *Tree
 
-	Ranges   Ranges
+	Ranges   Ranges    `json:"-"`
 	DefRange hcl.Range // Of the block's header.
 	Usable   bool      // It has no error and may be run.
 

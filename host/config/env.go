@@ -26,8 +26,8 @@ type Env struct {
 	// Hostname returns the machine's name, the worker's default id.
 	Hostname func() (string, error)
 
-	// Dev says that an embedded broker stands in for the kafka block, which
-	// may then be missing.
+	// Dev says that an embedded broker stands in for every kafka block. The
+	// blocks are checked but no connector uses one, and they may be missing.
 	Dev bool
 }
 

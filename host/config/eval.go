@@ -5,7 +5,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -64,17 +63,19 @@ func (l *loader) eval(expr hcl.Expression, s *scope) (v cty.Value, ok bool) {
 	return v, v.IsWhollyKnown()
 }
 
-// explainCall adds a near name to the message about an unknown function.
+// explainCall rewrites the message about an unknown function.
 func explainCall(d *hcl.Diagnostic, s *scope) *hcl.Diagnostic {
 	call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d)
-	if !ok || strings.Contains(d.Detail, "Did you mean") {
+	if !ok {
 		return d
 	}
 	ctx := s.ctx
 	for ctx.Parent() != nil {
 		ctx = ctx.Parent()
 	}
-	d.Detail += didYouMean(call.CalledFunctionName(), slices.Collect(maps.Keys(ctx.Functions)))
+	// The evaluator's own suggestion depends on the order of a map.
+	name := call.CalledFunctionNamespace() + call.CalledFunctionName()
+	d.Detail = fmt.Sprintf("There is no function named %q.%s", name, didYouMean(name, slices.Collect(maps.Keys(ctx.Functions))))
 	return d
 }
 

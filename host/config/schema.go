@@ -35,7 +35,7 @@ func workerSpec() blockSpec {
 			{name: "plugin_path", kind: kindStrings, path: true, help: "Directories to find plugins in."},
 			{name: "listen", kind: kindString, def: "127.0.0.1:8083", help: "Address of the REST API and metrics, host and port."},
 			{name: "insecure_listen", kind: kindBool, def: false, help: "Lets `listen` name an address other machines can reach, though nothing checks who calls."},
-			{name: "state_dir", kind: kindString, path: true, def: "state", help: "Directory for compiled modules and what the REST API makes."},
+			{name: "state_dir", kind: kindString, path: true, def: "state", help: "Directory for compiled modules and what the REST API makes. The default is taken from where the worker was started."},
 			{name: "memory", kind: kindSize, min: limit(16 << 20), defText: "half of GOMEMLIMIT, else \"1GiB\"", help: "Bound on all records in flight."},
 			{name: "stop_timeout", kind: kindDuration, def: 25 * time.Second, min: limitDuration(time.Second), max: limitDuration(time.Hour), help: "Bound on an ordered stop. Puts in flight are cancelled 5s before its end."},
 		},
