@@ -40,13 +40,8 @@ func FuzzJSON(f *testing.F) {
 		}
 		typed, _ := d.Data()
 		out := typed.Value.AppendJSON(nil)
-		again, err := c.Convert(out)
-		if err != nil {
+		if _, err := c.Convert(out); err != nil {
 			t.Fatalf("%q came out as %q: %v", b, out, err)
-		}
-		second, _ := again.Data()
-		if typed.Value.Kind() != second.Value.Kind() && !strings.Contains(before, "-0") {
-			t.Fatalf("%q is %s, then %s", b, typed.Value.Kind(), second.Value.Kind())
 		}
 		if got, want := decode(t, out), decode(t, b); got != want {
 			t.Fatalf("%q: got %s, encoding/json has %s", b, got, want)

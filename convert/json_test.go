@@ -254,7 +254,7 @@ func TestJSONNullWithDefault(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c := converter(t, "json", map[string]any{"replace_null_with_default": tc.replace})
 			d, err := c.Convert([]byte(`{"schema":` + schema + `,"payload":` + tc.payload + `}`))
-			got := ""
+			var got string
 			if err != nil {
 				got = err.Error()
 			} else {

@@ -166,7 +166,7 @@ func readParts(s *data.Schema, v data.Value) (err error) {
 // applyLogical gives s the kind its name stands for. A name that is not one of
 // Connect's changes nothing.
 func applyLogical(s *data.Schema) error {
-	base, kind := data.KindMissing, data.KindMissing
+	var base, kind data.Kind
 	switch s.Name {
 	case logicalDecimal:
 		base, kind = data.KindBytes, data.KindDecimal

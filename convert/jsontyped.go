@@ -212,7 +212,8 @@ func (p *parser) float(s *data.Schema, c byte) (data.Value, bool) {
 	if s.Kind == data.KindFloat32 {
 		bits = 32
 	}
-	at, f := p.i, 0.0
+	var f float64
+	at := p.i
 	switch {
 	case c == '"':
 		str, ok := p.str()
