@@ -53,6 +53,7 @@ check: lint-tools ## format, lint, import direction, tidy, guest build
 	  if [[ -n $$unformatted ]]; then echo "run gofumpt -w on:"; echo "$$unformatted"; exit 1; fi
 	$(GO) mod tidy -diff
 	golangci-lint run ./...
+	GOOS=wasip1 GOARCH=wasm golangci-lint run ./pluginapi/guest
 	$(GO) test ./test/imports
 	GOOS=wasip1 GOARCH=wasm $(GO) build ./pluginapi ./pluginapi/data ./pluginapi/template ./pluginapi/guest
 	@for dir in $(SUBMODULES); do echo "checking $$dir"; (cd $$dir && $(GO) mod tidy -diff && \

@@ -42,7 +42,7 @@ func (b *broker) start() error {
 		return fmt.Errorf("start broker %d: %w", b.index, err)
 	}
 	defer out.Close()
-	cmd := exec.Command("java", b.args...) //nolint:noctx // the broker outlives the context of the test that starts it
+	cmd := exec.Command("java", b.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, out, out
 	cmd.SysProcAttr = dieWithParent()
 	started, exited := make(chan error, 1), make(chan struct{})
