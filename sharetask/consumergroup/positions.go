@@ -98,13 +98,15 @@ func (s *Source) describeTopic(topic string) (pluginapi.TopicID, pluginapi.Times
 		id = pluginapi.TopicID(topics[0].Uuid)
 	}
 	const setting = "message.timestamp.type"
-	entries, err := s.admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{setting}})
+	results, err := s.admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{setting}}}, sarama.DescribeConfigsOptions{})
 	if err != nil {
 		s.log.Debug("timestamp type is not known", "topic", topic, "err", err)
 	}
-	for _, e := range entries {
-		if e.Name == setting && e.Value == "LogAppendTime" {
-			timestamps = pluginapi.LogAppendTime
+	for _, r := range results {
+		for _, e := range r.Configs {
+			if e.Name == setting && e.Value == "LogAppendTime" {
+				timestamps = pluginapi.LogAppendTime
+			}
 		}
 	}
 	return id, timestamps

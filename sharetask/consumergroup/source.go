@@ -107,8 +107,7 @@ func (s *Source) Start(ctx context.Context) error {
 	case err = <-connected:
 	case <-ctx.Done():
 		s.conns.cutAll()
-		<-connected
-		err = ctx.Err()
+		err = errors.Join(ctx.Err(), <-connected)
 	}
 	if err != nil {
 		s.abort()

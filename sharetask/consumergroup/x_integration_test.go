@@ -18,12 +18,19 @@ func realBroker(t *testing.T) *bench {
 	return newBench(t, kafkatest.Shared(t).Bootstrap())
 }
 
-func TestKafkaCommitsOnlyTheGaplessPrefix(t *testing.T) { testGapless(realBroker(t)) }
+func TestKafkaCommitsOnlyTheGaplessPrefix(t *testing.T) {
+	t.Parallel()
+	testGapless(realBroker(t))
+}
 
-func TestKafkaRevokeWaitsForWhatIsHandedOut(t *testing.T) { testRevoke(realBroker(t)) }
+func TestKafkaRevokeWaitsForWhatIsHandedOut(t *testing.T) {
+	t.Parallel()
+	testRevoke(realBroker(t))
+}
 
 // Transaction markers take offsets and are not records.
 func TestKafkaTransactionMarkersAreNotInTheWay(t *testing.T) {
+	t.Parallel()
 	b := realBroker(t)
 	topic := b.topic(1)
 	producer, err := kgo.NewClient(kgo.SeedBrokers(b.bootstrap...), kgo.TransactionalID(b.group))
@@ -55,6 +62,7 @@ func TestKafkaTransactionMarkersAreNotInTheWay(t *testing.T) {
 }
 
 func TestKafkaGroupOfAnotherKind(t *testing.T) {
+	t.Parallel()
 	b := realBroker(t)
 	topic := b.topic(1)
 	share, err := kgo.NewClient(kgo.SeedBrokers(b.bootstrap...), kgo.ShareGroup(b.group), kgo.ConsumeTopics(topic))
@@ -90,6 +98,7 @@ func TestKafkaGroupOfAnotherKind(t *testing.T) {
 // Members come and go, one of them without a word, while records are accepted
 // out of order. Each record is accepted, and none is skipped by a commit.
 func TestKafkaNothingIsSkippedOverRebalances(t *testing.T) {
+	t.Parallel()
 	const partitions, each = 4, 2000
 	b := realBroker(t)
 	topic := b.topic(partitions)
@@ -160,10 +169,7 @@ func TestKafkaNothingIsSkippedOverRebalances(t *testing.T) {
 	stop(one)
 	three := start()
 	b.awaitSome(topic)
-	two.conns.cutAll()
-	dead, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = two.Close(dead) // its error is the cancelled context's
+	two.kill()
 	four := start()
 	select {
 	case <-enough:

@@ -28,6 +28,7 @@ func shortLocks() map[string]string {
 }
 
 func TestKafkaVerdicts(t *testing.T) {
+	t.Parallel()
 	bootstrap, topic, group := shared(t, 1)
 	produce(t, bootstrap, topic, numbered(6)...)
 	m := join(t, options(bootstrap, topic, group))
@@ -121,7 +122,7 @@ func TestKafkaLockEnds(t *testing.T) {
 	other := join(t, options(bootstrap, topic, group))
 	other.Request(plenty())
 	b := next[*sharetask.Acquired](other)
-	if early := a.LockedUntil.Sub(time.Now()); early > 0 {
+	if early := time.Until(a.LockedUntil); early > 0 {
 		t.Errorf("the other member had the records %v before the lock's end we told", early)
 	}
 	if b.DeliveryCounts[0] != 2 {
@@ -136,6 +137,7 @@ func TestKafkaLockEnds(t *testing.T) {
 }
 
 func TestKafkaCloseAndKillGiveBack(t *testing.T) {
+	t.Parallel()
 	bootstrap, topic, group := shared(t, 1)
 	produce(t, bootstrap, topic, numbered(4)...)
 	for i, end := range []func(*member){func(m *member) { m.leave() }, func(m *member) { m.kill() }} {
@@ -159,6 +161,7 @@ func TestKafkaCloseAndKillGiveBack(t *testing.T) {
 
 // Room for one record brings one producer batch, not the whole partition.
 func TestKafkaRoomForOne(t *testing.T) {
+	t.Parallel()
 	bootstrap, topic, group := shared(t, 1)
 	for _, r := range numbered(20) { // A producer batch each.
 		produce(t, bootstrap, topic, r)
@@ -187,6 +190,7 @@ func TestKafkaRoomForOne(t *testing.T) {
 }
 
 func TestKafkaGroupOfAnotherKind(t *testing.T) {
+	t.Parallel()
 	bootstrap, topic, group := shared(t, 1)
 	produce(t, bootstrap, topic, numbered(1)...)
 	consumer, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic))
@@ -209,6 +213,7 @@ func TestKafkaGroupOfAnotherKind(t *testing.T) {
 // The name is taken after the source looked. Then the client only heartbeats,
 // as fast as it can.
 func TestKafkaGroupOfAnotherKindLater(t *testing.T) {
+	t.Parallel()
 	bootstrap, topic, group := shared(t, 1)
 	s, err := New(options(bootstrap, topic, group))
 	if err != nil {
