@@ -23,7 +23,7 @@ func WriteClassArchive(ctx context.Context, libs string) error {
 		return err
 	}
 	partial := archiveFile(libs) + ".partial"
-	c, err := start(ctx, libs, Options{JVMFlags: []string{"-Xshare:auto", "-XX:ArchiveClassesAtExit=" + partial}, noArchive: true})
+	c, err := start(ctx, libs, Options{JVMFlags: []string{"-Xshare:auto", "-XX:ArchiveClassesAtExit=" + partial}, training: true})
 	if err != nil {
 		return err
 	}

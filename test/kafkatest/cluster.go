@@ -125,8 +125,10 @@ func start(ctx context.Context, libs string, o Options) (_ *Cluster, err error) 
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if err := process.slots.acquire(ctx); err != nil {
-		return nil, err
+	if !o.training {
+		if err := process.slots.acquire(ctx); err != nil {
+			return nil, err
+		}
 	}
 	for attempt := 1; ; attempt++ {
 		c, err := startOnce(ctx, libs, o)
@@ -134,7 +136,9 @@ func start(ctx context.Context, libs string, o Options) (_ *Cluster, err error) 
 			return c, nil
 		}
 		if attempt == startAttempts || !strings.Contains(err.Error(), "Address already in use") {
-			process.slots.release()
+			if !o.training {
+				process.slots.release()
+			}
 			return nil, err
 		}
 	}
@@ -181,7 +185,9 @@ func startOnce(ctx context.Context, libs string, o Options) (_ *Cluster, err err
 // close ends the brokers without ceremony, removes their folder and frees the slot.
 func (c *Cluster) close() {
 	c.remove()
-	process.slots.release()
+	if !c.opts.training {
+		process.slots.release()
+	}
 }
 
 func (c *Cluster) remove() {

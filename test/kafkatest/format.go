@@ -35,7 +35,7 @@ func (c *Cluster) prepare(ctx context.Context, libs string) error {
 		return fmt.Errorf("write log settings: %w", err)
 	}
 	flags := []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", fmt.Sprintf("-Xmx%dm", c.opts.heapMB())}
-	if archive := archiveFile(libs); !c.opts.noArchive && exists(archive) {
+	if archive := archiveFile(libs); !c.opts.training && exists(archive) {
 		flags = append(flags, "-XX:SharedArchiveFile="+archive)
 	}
 	flags = append(flags, "-Dlog4j2.configurationFile="+log4j, "-cp", jars)

@@ -37,7 +37,7 @@ type Options struct {
 	// "-XX:TieredStopAtLevel=4" here, which gives the optimising compiler back.
 	JVMFlags []string
 
-	noArchive bool // do not use the class archive
+	training bool // the run that writes the class archive: uses none, and waits for no slot
 }
 
 // Listener is one more way into each broker of a cluster.

@@ -15,7 +15,7 @@ import (
 const (
 	// DefaultSlots is how many test processes of a machine may run brokers at the same time, unless SLUICE_KAFKA_SLOTS says
 	// otherwise. "go test" runs as many packages at once as there are cores, and a broker of each would starve them all.
-	DefaultSlots = 2
+	DefaultSlots = 3
 
 	// slotWait bounds the wait for a slot. It counts towards the test binary's own timeout.
 	slotWait = 8 * time.Minute
