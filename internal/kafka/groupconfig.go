@@ -61,19 +61,19 @@ func (e *PermissionError) Unwrap() []error { return []error{ErrDenied, e.Err} }
 
 // groupConfig returns the configs a group has on one broker, defaults included.
 func (a *Admin) groupConfig(ctx context.Context, group string, broker int32) (map[string]string, error) {
-	entries, err := await(ctx, &a.calls, func() ([]sarama.ConfigEntry, error) {
-		if broker == anyBroker {
-			return a.topics.DescribeConfig(sarama.ConfigResource{Type: groupResource, Name: group})
-		}
-		return a.describeGroupOn(group, broker)
-	})
-	if err != nil {
-		return nil, wrap(err, "describe configs of group %q", group)
+	var (
+		config map[string]string
+		err    error
+	)
+	if broker == anyBroker {
+		config, err = a.describeConfig(ctx, groupResource, group)
+	} else {
+		config, err = await(ctx, &a.calls, func() (map[string]string, error) { return a.describeGroupOn(group, broker) })
 	}
-	return configMap(entries), nil
+	return config, wrap(err, "describe configs of group %q", group)
 }
 
-func (a *Admin) describeGroupOn(group string, id int32) ([]sarama.ConfigEntry, error) {
+func (a *Admin) describeGroupOn(group string, id int32) (map[string]string, error) {
 	broker, err := a.sarama.Broker(id)
 	if errors.Is(err, sarama.ErrBrokerNotFound) {
 		if err = a.sarama.RefreshMetadata(); err == nil {
@@ -90,16 +90,16 @@ func (a *Admin) describeGroupOn(group string, id int32) ([]sarama.ConfigEntry, e
 	if err != nil {
 		return nil, err
 	}
-	var entries []sarama.ConfigEntry
+	config := make(map[string]string)
 	for _, r := range response.Resources {
 		if r.ErrorCode != 0 {
 			return nil, &sarama.DescribeConfigError{Err: sarama.KError(r.ErrorCode), ErrMsg: r.ErrorMsg}
 		}
 		for _, c := range r.Configs {
-			entries = append(entries, *c)
+			config[c.Name] = c.Value
 		}
 	}
-	return entries, nil
+	return config, nil
 }
 
 // alterGroup sets group configs; an empty value deletes one.
@@ -118,15 +118,15 @@ func (a *Admin) alterGroup(ctx context.Context, group string, values map[string]
 	if err == nil {
 		return nil
 	}
-	err = wrap(err, "alter configs of group %q", group)
-	if errors.Is(err, ErrDenied) {
+	switch Kind(err) {
+	case nil:
+	case ErrDenied: //nolint:errorlint // Kind returns the value itself.
 		return &PermissionError{
 			Group: group, Need: fmt.Sprintf("ALTER_CONFIGS on GROUP %q", group),
 			Command: a.configCommand(group, values), Err: err,
 		}
-	}
-	if Kind(err) != nil {
-		return err
+	default:
+		return wrap(err, "alter configs of group %q", group)
 	}
 	e := &SettingError{Group: group, Err: err}
 	for _, name := range slices.Sorted(maps.Keys(values)) {

@@ -24,7 +24,7 @@ type Reset struct {
 	back   time.Duration
 }
 
-// The fixed resets, and the one that goes a duration back from now.
+// Earliest begins with the oldest record there is.
 func Earliest() Reset { return Reset{} }
 
 // Latest begins with what is produced after the group's first member came.

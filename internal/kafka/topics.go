@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/IBM/sarama"
@@ -157,13 +158,8 @@ func (a *Admin) awaitTopic(ctx context.Context, name string) (Topic, error) {
 
 // TopicConfig returns a topic's configs, defaults included.
 func (a *Admin) TopicConfig(ctx context.Context, topic string) (map[string]string, error) {
-	entries, err := await(ctx, &a.calls, func() ([]sarama.ConfigEntry, error) {
-		return a.topics.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic})
-	})
-	if err != nil {
-		return nil, wrap(err, "describe configs of topic %q", topic)
-	}
-	return configMap(entries), nil
+	config, err := a.describeConfig(ctx, sarama.TopicResource, topic)
+	return config, wrap(err, "describe configs of topic %q", topic)
 }
 
 // brokerConfig returns one broker's configs, any broker's for -1.
@@ -175,19 +171,27 @@ func (a *Admin) brokerConfig(ctx context.Context, id int32) (map[string]string, 
 		}
 		id = brokers[0].ID()
 	}
-	entries, err := await(ctx, &a.calls, func() ([]sarama.ConfigEntry, error) {
-		return a.topics.DescribeConfig(sarama.ConfigResource{Type: sarama.BrokerResource, Name: fmt.Sprint(id)})
-	})
-	if err != nil {
-		return nil, wrap(err, "describe configs of broker %d", id)
-	}
-	return configMap(entries), nil
+	config, err := a.describeConfig(ctx, sarama.BrokerResource, strconv.Itoa(int(id)))
+	return config, wrap(err, "describe configs of broker %d", id)
 }
 
-func configMap(entries []sarama.ConfigEntry) map[string]string {
-	configs := make(map[string]string, len(entries))
-	for _, e := range entries {
-		configs[e.Name] = e.Value
-	}
-	return configs
+// describeConfig returns the configs of one resource as the broker that is
+// asked for such resources has them.
+func (a *Admin) describeConfig(ctx context.Context, kind sarama.ConfigResourceType, name string) (map[string]string, error) {
+	return await(ctx, &a.calls, func() (map[string]string, error) {
+		results, err := a.topics.DescribeConfigs([]*sarama.ConfigResource{{Type: kind, Name: name}}, sarama.DescribeConfigsOptions{})
+		if err != nil {
+			return nil, err
+		}
+		config := make(map[string]string)
+		for _, r := range results {
+			if r.ErrorCode != sarama.ErrNoError {
+				return nil, &sarama.DescribeConfigError{Err: r.ErrorCode, ErrMsg: r.ErrorMsg}
+			}
+			for _, c := range r.Configs {
+				config[c.Name] = c.Value
+			}
+		}
+		return config, nil
+	})
 }
