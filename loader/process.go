@@ -149,7 +149,7 @@ func (p *process) startError(ctx context.Context, a *attachedProcess, err error)
 	case line == "":
 		err = fmt.Errorf("it ended before it was ready: %s", p.state)
 	case versionOf(line) == 0:
-		err = fmt.Errorf("it wrote %q where its handshake was expected", line)
+		err = fmt.Errorf("it wrote %q where its handshake was expected", line[:min(len(line), maxTailLine)])
 	}
 	if last := p.output.last(); len(last) > 0 {
 		err = fmt.Errorf("%w; it wrote: %s", err, strings.Join(last[max(0, len(last)-maxCrashLines):], " | "))
@@ -306,7 +306,7 @@ func (a *attachedProcess) prepare(_ hclog.Logger, cmd *exec.Cmd, dir string) (ru
 // its end.
 func (a *attachedProcess) Start(context.Context) error {
 	p := a.process
-	defer closeAll(a.files)
+	defer func() { closeAll(a.files) }()
 	if err := a.start(); err != nil {
 		_ = a.lifeline.Close()
 		a.err = fmt.Errorf("start %s: %w", p.spec.path, err)
@@ -363,7 +363,9 @@ func (a *attachedProcess) start() error {
 // readStdout hands the first line to go-plugin and logs the others.
 func (p *process) readStdout(from io.Reader, first *io.PipeWriter) {
 	r := bufio.NewReaderSize(from, maxLine)
-	if line, err := readLine(r); err == nil || line != "" {
+	// One that fills the buffer is no handshake: its end is not waited for.
+	if b, err := r.ReadSlice('\n'); err == nil || len(b) > 0 {
+		line := strings.TrimRight(string(b), "\r\n")
 		p.handshake.Store(line)
 		// Go-plugin reads it, or is past its start timeout.
 		go func() {
