@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -201,7 +202,7 @@ func TestFolderIsRemoved(t *testing.T) {
 	if exists(c.dir) {
 		t.Errorf("folder %s is still there", c.dir)
 	}
-	if exists(filepath.Join("/proc/self")) && exists(filepath.Join("/proc", itoa(pid))) {
+	if exists(filepath.Join("/proc", strconv.Itoa(pid))) {
 		t.Errorf("process %d is still there", pid)
 	}
 }

@@ -4,12 +4,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestValueAndID(t *testing.T) {
 	tests := []struct {
