@@ -51,7 +51,7 @@ func (a *Admin) SetDeadLetterNet(ctx context.Context, group, topic string, sourc
 	if err != nil {
 		return Net{}, err
 	}
-	_, err = a.applyGroupConfigs(ctx, group, want, leaders(topics))
+	done, err := a.applyGroupConfigs(ctx, group, want, leaders(topics))
 	var permission *PermissionError
 	if errors.As(err, &permission) {
 		if net.Reason == "" {
@@ -62,10 +62,13 @@ func (a *Admin) SetDeadLetterNet(ctx context.Context, group, topic string, sourc
 	if err != nil {
 		return Net{}, err
 	}
+	if net.Reason == "" && len(done.unknown) > 0 {
+		net.Reason = fmt.Sprintf("the broker has no group config %s", strings.Join(done.unknown, ", "))
+	}
 	net.On = net.Reason == ""
 	if net.On && !c.DeadLetterPrefixKnown {
-		net.Reason = fmt.Sprintf("the broker's configs may not be read, so %q as its prefix for dead letter topics is a guess "+
-			"(the ACL DESCRIBE_CONFIGS on CLUSTER is needed)", c.DeadLetterPrefix)
+		net.Reason = fmt.Sprintf("the broker's configs may not be read (the ACL DESCRIBE_CONFIGS on CLUSTER is needed), "+
+			"so %q as its prefix for dead letter topics is a guess", c.DeadLetterPrefix)
 	}
 	return net, nil
 }
