@@ -74,7 +74,6 @@ func splitNative(body *hclsyntax.Body) rawBody {
 // node is a block read by its spec.
 type node struct {
 	spec   *blockSpec
-	label  string
 	def    hcl.Range
 	values map[string]value
 	blocks map[string]*node

@@ -41,8 +41,9 @@ func parseFile(name string, src []byte) (*hcl.File, hcl.Diagnostics) {
 			return empty, diags
 		}
 	} else {
-		if diags := checkNesting(name, src); diags.HasErrors() {
-			return empty, diags
+		tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos) // The parser reports what is wrong with them.
+		if d := checkNesting(tokens); d != nil {
+			return empty, hcl.Diagnostics{d}
 		}
 		file, diags = hclsyntax.ParseConfig(src, name, hcl.InitialPos)
 		explainSyntax(src, diags)
@@ -92,40 +93,50 @@ func rangeAt(name string, src []byte, at int) hcl.Range {
 	return hcl.Range{Filename: name, Start: start, End: end}
 }
 
+// maxRun bounds the operators, indexes and directives of one expression that
+// nest in the parser and evaluator though they need no brackets.
+const maxRun = 500
+
 // checkNesting walks the tokens, which takes no stack, and refuses what the
 // recursive parser and evaluator may not survive: deep brackets, and long runs
-// of unary operators and conditionals.
-func checkNesting(name string, src []byte) hcl.Diagnostics {
-	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos) // The parser reports what is wrong with them.
+// of operators. With both bounds the deepest recursion takes a fraction of the
+// stack a goroutine may have; one that overflows would end the process.
+func checkNesting(tokens hclsyntax.Tokens) *hcl.Diagnostic {
 	type level struct {
 		brace bool // Opened by a brace, so that a newline ends an expression.
-		run   int  // Operators of the expression at hand that nest without brackets.
+		run   int
 	}
 	levels := []level{{brace: true}}
 	for _, t := range tokens {
 		top := &levels[len(levels)-1]
 		switch t.Type {
-		case hclsyntax.TokenOBrace, hclsyntax.TokenTemplateControl:
+		case hclsyntax.TokenOBrace:
 			levels = append(levels, level{brace: true})
-		case hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc, hclsyntax.TokenTemplateInterp:
+		case hclsyntax.TokenOBrack, hclsyntax.TokenTemplateControl:
+			top.run++ // An index may follow an index, and a directive is in the one before.
+			levels = append(levels, level{})
+		case hclsyntax.TokenOParen, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc, hclsyntax.TokenTemplateInterp:
 			levels = append(levels, level{})
 		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc, hclsyntax.TokenTemplateSeqEnd:
 			if len(levels) > 1 {
 				levels = levels[:len(levels)-1]
 			}
-		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenQuestion:
-			top.run++
 		case hclsyntax.TokenComma:
 			top.run = 0
 		case hclsyntax.TokenNewline:
 			if top.brace {
 				top.run = 0
 			}
+		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenPlus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
+			hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual, hclsyntax.TokenLessThan, hclsyntax.TokenLessThanEq,
+			hclsyntax.TokenGreaterThan, hclsyntax.TokenGreaterThanEq, hclsyntax.TokenAnd, hclsyntax.TokenOr,
+			hclsyntax.TokenQuestion, hclsyntax.TokenDot:
+			top.run++
 		default:
 		}
-		if len(levels) > maxNesting+1 || top.run > maxNesting {
-			return hcl.Diagnostics{errorAt(t.Range, "Nested too deeply",
-				"Brackets and operators may stand in each other %d deep. Close the brackets that are open, or give inner values a name in a locals block.", maxNesting)}
+		if top = &levels[len(levels)-1]; len(levels) > maxNesting+1 || levels[max(len(levels)-2, 0)].run > maxRun || top.run > maxRun {
+			return errorAt(t.Range, "Nested too deeply",
+				"Brackets may stand in each other %d deep, and one expression may have %d operators. Close the brackets that are open, or give inner values a name in a locals block.", maxNesting, maxRun)
 		}
 	}
 	return nil
@@ -183,6 +194,15 @@ func checkJSON(name string, src []byte) hcl.Diagnostics {
 			return diags // The end, or what is not JSON.
 		}
 		top := len(stack) - 1
+		if text, ok := tok.(string); ok && (strings.Contains(text, "${") || strings.Contains(text, "%{")) {
+			// Texts are templates, which are parsed when they are evaluated.
+			tokens, _ := hclsyntax.LexTemplate([]byte(text), name, hcl.InitialPos)
+			if d := checkNesting(tokens); d != nil {
+				at := rangeAt(name, src, int(dec.InputOffset())-1)
+				d.Subject = &at
+				return append(diags, d)
+			}
+		}
 		if delim, ok := tok.(stdjson.Delim); ok && (delim == '}' || delim == ']') {
 			stack = stack[:top]
 			if top > 0 && stack[top-1].keys != nil {

@@ -234,15 +234,15 @@ func typeName(v cty.Value) string {
 
 // check reports a value outside what the setting allows, or one this version
 // cannot honour.
-func (set *setting) check(name string, v any, at hcl.Range) *hcl.Diagnostic {
+func (s *setting) check(name string, v any, at hcl.Range) *hcl.Diagnostic {
 	var n int64
 	switch v := v.(type) {
 	case string:
-		if why, refused := set.refuseValue[v]; refused {
+		if why, refused := s.refuseValue[v]; refused {
 			return errorAt(at, "Not supported by this version", "%s = %q: %s", name, v, why)
 		}
-		if len(set.allowed) > 0 && !slices.Contains(set.allowed, v) {
-			return errorAt(at, "Wrong value", "%s cannot be %q.%s", name, v, didYouMean(v, set.allowed))
+		if len(s.allowed) > 0 && !slices.Contains(s.allowed, v) {
+			return errorAt(at, "Wrong value", "%s cannot be %q.%s", name, v, didYouMean(v, s.allowed))
 		}
 		return nil
 	case int64:
@@ -254,17 +254,17 @@ func (set *setting) check(name string, v any, at hcl.Range) *hcl.Diagnostic {
 		}
 		n = int64(d)
 	}
-	low := set.min != nil && n < *set.min
-	high := set.max != nil && n > *set.max
+	low := s.min != nil && n < *s.min
+	high := s.max != nil && n > *s.max
 	if !low && !high {
 		return nil
 	}
 	switch {
-	case set.min != nil && set.max != nil:
-		return errorAt(at, "Value out of range", "%s is %s; it may be %s to %s.", name, set.show(n), set.show(*set.min), set.show(*set.max))
+	case s.min != nil && s.max != nil:
+		return errorAt(at, "Value out of range", "%s is %s; it may be %s to %s.", name, s.show(n), s.show(*s.min), s.show(*s.max))
 	case low:
-		return errorAt(at, "Value out of range", "%s is %s; it must be at least %s.", name, set.show(n), set.show(*set.min))
+		return errorAt(at, "Value out of range", "%s is %s; it must be at least %s.", name, s.show(n), s.show(*s.min))
 	default:
-		return errorAt(at, "Value out of range", "%s is %s; it may be at most %s.", name, set.show(n), set.show(*set.max))
+		return errorAt(at, "Value out of range", "%s is %s; it may be at most %s.", name, s.show(n), s.show(*s.max))
 	}
 }

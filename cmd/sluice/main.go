@@ -1,0 +1,96 @@
+// Command sluice moves records from Kafka into sinks. See `sluice help`.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes (docs/config.md).
+const (
+	exitFailed      = 1 // Failed while running.
+	exitUsage       = 2 // The command line or the configuration is wrong.
+	exitPlugin      = 3 // The plugin is wrong.
+	exitUnreachable = 4 // The broker or target cannot be reached.
+)
+
+// exitError carries an exit code. Its text may be empty when all was said.
+type exitError struct {
+	code int
+	err  error
+}
+
+// Error returns the cause's text.
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *exitError) Unwrap() error { return e.err }
+
+func main() {
+	ctx, stop := signals()
+	err := newCommand().ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	code := exitUsage // What cobra refuses is a wrong command line.
+	var exit *exitError
+	if errors.As(err, &exit) {
+		code = exit.code
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(os.Stderr, "Error:", text)
+	}
+	os.Exit(code)
+}
+
+// signals returns a context that ends at the first SIGINT or SIGTERM, which
+// asks for an ordered stop. A second one ends the process at once: what is not
+// acknowledged stays with the group.
+func signals() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		if _, ok := <-ch; !ok {
+			return
+		}
+		cancel()
+		if _, ok := <-ch; ok {
+			fmt.Fprintln(os.Stderr, "stopped at once by a second signal")
+			os.Exit(exitFailed)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(ch)
+		close(ch)
+		cancel()
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sluice",
+		Short: "Sluice moves records from Kafka into sinks",
+		Long: "Sluice reads connector definitions in HCL, loads sink plugins, and runs each\n" +
+			"connector as tasks of a Kafka share group or consumer group.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(runCommand(), devCommand(), validateCommand(), pluginCommand(), versionCommand())
+	return root
+}

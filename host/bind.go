@@ -1,0 +1,150 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/sluicehq/sluice/convert"
+	"github.com/sluicehq/sluice/host/config"
+	"github.com/sluicehq/sluice/internal/kafka"
+	"github.com/sluicehq/sluice/loader"
+)
+
+// Bound is a connector definition together with the plugin it names, the
+// plugin's settings checked, and its converters built. It can be run.
+type Bound struct {
+	def    *config.Connector
+	plugin *loader.Plugin
+	pin    *config.PluginPin // Nil without a plugin block.
+	values map[string]any
+	chain  *convert.Chain // Nil leaves records as bytes.
+	kafka  kafka.Connection
+}
+
+// Name returns the connector's name.
+func (b *Bound) Name() string { return b.def.Name }
+
+// Topics returns the topics the connector lists; none with a pattern.
+func (b *Bound) Topics() []string { return b.def.Topics }
+
+// Bind finds the plugin of each usable connector and checks the connector's
+// settings against the plugin's description. It opens nothing. A connector
+// with an error is left out and blocks no other. dev, if not empty, is the
+// embedded broker's bootstrap, for connectors without a kafka block.
+func Bind(ctx context.Context, cfg *config.Config, catalog *loader.Catalog, dev []string) ([]*Bound, hcl.Diagnostics) {
+	var out []*Bound
+	var diags hcl.Diagnostics
+	for _, def := range cfg.Usable() {
+		b, d := bind(ctx, cfg, catalog, def, dev)
+		diags = append(diags, d...)
+		if !d.HasErrors() {
+			out = append(out, b)
+		}
+	}
+	return out, diags
+}
+
+func bind(ctx context.Context, cfg *config.Config, catalog *loader.Catalog, def *config.Connector, dev []string) (*Bound, hcl.Diagnostics) {
+	b := &Bound{def: def, pin: cfg.Plugins[def.Sink.Name]}
+	plugin, err := catalog.Resolve(ctx, def.Sink.String(), pin(b.pin))
+	if err != nil {
+		at := def.Ranges.At("sink")
+		return nil, hcl.Diagnostics{{
+			Severity: hcl.DiagError, Summary: "Sink not found", Detail: sentence(err), Subject: &at,
+		}}
+	}
+	b.plugin = plugin
+	values, diags := def.CheckSettings(&plugin.Description)
+	b.values = values
+
+	chain, d := converters(def, &plugin.Description)
+	diags = append(diags, d...)
+	b.chain = chain
+
+	switch k := cfg.Kafka[def.Kafka]; {
+	case k != nil:
+		b.kafka = connection(k)
+	case len(dev) > 0:
+		b.kafka = kafka.Connection{Name: "embedded", Bootstrap: dev}
+	}
+	return b, diags
+}
+
+// pin maps a plugin block to what the catalog wants of the file.
+func pin(p *config.PluginPin) loader.Pin {
+	if p == nil {
+		return loader.Pin{}
+	}
+	return loader.Pin{Version: p.Version, SHA256: p.SHA256}
+}
+
+// connection maps a kafka block.
+func connection(k *config.Kafka) kafka.Connection {
+	c := kafka.Connection{
+		Name: k.Name, Bootstrap: k.Bootstrap, ClientID: k.ClientID,
+		DialTimeout: k.DialTimeout, RequestTimeout: k.RequestTimeout,
+	}
+	if k.TLS != nil {
+		c.TLS = &kafka.TLS{CAFile: k.TLS.CAFile, CertFile: k.TLS.CertFile, KeyFile: k.TLS.KeyFile}
+	}
+	if k.SASL != nil {
+		c.SASL = &kafka.SASL{
+			Mechanism: k.SASL.Mechanism, Username: k.SASL.Username.Reveal(),
+			Password: kafka.Secret(k.SASL.Password.Reveal()),
+		}
+		if k.SASL.Mechanism == kafka.MechanismOAuthBearer {
+			c.SASL.Token = c.SASL.Password
+		}
+	}
+	return c
+}
+
+// sentence makes an error's text a diagnostic's detail.
+func sentence(err error) string {
+	text := err.Error()
+	if text == "" {
+		return text
+	}
+	text = strings.ToUpper(text[:1]) + text[1:]
+	if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, "?") {
+		text += "."
+	}
+	return text
+}
+
+// version returns the plugin's version.
+func (b *Bound) version() string { return b.plugin.Description.Version }
+
+// properties returns the definition as the flat map Kafka Connect's clients
+// expect, secrets blotted out.
+func (b *Bound) properties() map[string]string {
+	d := b.def
+	out := map[string]string{
+		"name": d.Name, "connector.class": d.Sink.String(), "tasks.max": strconv.Itoa(d.Tasks),
+		"consumer.override.group.protocol": d.GroupProtocol, "consumer.override.group.id": d.GroupID,
+		"errors.tolerance": d.Errors.Tolerance,
+		"key.converter":    d.Key.Name, "value.converter": d.Value.Name,
+	}
+	if len(d.Topics) > 0 {
+		out["topics"] = strings.Join(d.Topics, ",")
+	} else {
+		out["topics.regex"] = d.TopicsRegex
+	}
+	if d.DeadLetterQueue != nil {
+		out["errors.deadletterqueue.topic.name"] = d.DeadLetterQueue.Topic
+	}
+	for name, v := range d.ShownSettings(&b.plugin.Description, b.values) {
+		out[name] = fmt.Sprint(v)
+	}
+	return out
+}
+
+// Setting returns a string setting of the plugin, "" where it is not written.
+func (b *Bound) Setting(name string) string {
+	s, _ := b.values[name].(string)
+	return s
+}

@@ -1,0 +1,248 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sluicehq/sluice/host/config"
+	"github.com/sluicehq/sluice/host/metrics"
+	"github.com/sluicehq/sluice/host/rest"
+	"github.com/sluicehq/sluice/pluginapi"
+	"github.com/sluicehq/sluice/sharetask"
+)
+
+// connector runs one definition: it prepares the group and topics, then keeps
+// its tasks running.
+type connector struct {
+	def      *config.Connector
+	bound    *Bound
+	worker   string
+	metrics  *metrics.Registry
+	log      *slog.Logger
+	stopTime time.Duration
+	maxBytes int // Of records held, per task.
+
+	mu    sync.Mutex
+	state sharetask.State // Of the connector itself. Guarded by mu.
+	err   error           // Why it is not running. Guarded by mu.
+	tasks []*taskSlot     // Set once by newConnector.
+}
+
+// taskSlot is one task over all its restarts.
+type taskSlot struct {
+	number  int
+	metrics *metrics.Task
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	task *sharetask.Task // The current one; nil before the first. Guarded by mu.
+	err  error           // Why the last one ended. Guarded by mu.
+	over bool            // FAILED for good. Guarded by mu.
+}
+
+// run prepares the connector and runs its tasks until ctx ends.
+func (c *connector) run(ctx context.Context) {
+	var backoff restartBackoff
+	for {
+		start := time.Now()
+		err := c.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if permanent(err) {
+			c.set(sharetask.StateFailed, err)
+			c.log.Error("connector failed", "err", err)
+			<-ctx.Done()
+			return
+		}
+		c.set(sharetask.StateUnassigned, err)
+		c.log.Warn("connector not started, trying again", "err", err)
+		if !backoff.wait(ctx, time.Since(start)) {
+			return
+		}
+	}
+}
+
+// session opens what the connector's tasks share and runs them. It returns
+// when ctx ends, or with the error of what could not be opened.
+func (c *connector) session(ctx context.Context) (err error) {
+	shared, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.stopTime)
+		defer cancel()
+		err = errors.Join(err, shared.close(closeCtx))
+	}()
+	c.set(sharetask.StateRunning, nil)
+	c.log.Info("connector started", "group", c.def.GroupID, "protocol", c.def.GroupProtocol, "tasks", len(c.tasks))
+	var wg sync.WaitGroup
+	for _, slot := range c.tasks {
+		wg.Go(func() { c.supervise(ctx, shared, slot) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// supervise runs one task, and again where that can help (docs/delivery.md).
+func (c *connector) supervise(ctx context.Context, shared *shared, slot *taskSlot) {
+	var backoff restartBackoff
+	for {
+		start := time.Now()
+		task, err := c.task(shared, slot)
+		if err == nil {
+			slot.set(task, nil, false)
+			err = task.Run(ctx)
+		}
+		if ctx.Err() != nil {
+			slot.set(nil, err, false)
+			if err != nil && !permanent(err) {
+				slot.log.Warn("task stopped with an error", "err", err)
+			}
+			return
+		}
+		if permanent(err) {
+			slot.set(task, err, true)
+			slot.log.Error("task failed", "err", err)
+			<-ctx.Done()
+			return
+		}
+		slot.set(task, err, false)
+		slot.metrics.Restarted()
+		slot.log.Warn("task ended, starting it again", "err", err)
+		if !backoff.wait(ctx, time.Since(start)) {
+			return
+		}
+	}
+}
+
+// permanent reports whether err needs a person: settings, a group of another
+// kind, a target that can never take the records.
+func permanent(err error) bool {
+	var failed *sharetask.FailedError
+	var stop *stopError
+	if errors.As(err, &failed) || errors.As(err, &stop) || errors.Is(err, sharetask.ErrGroupKind) {
+		return true
+	}
+	var e *pluginapi.Error
+	return errors.As(err, &e) && (e.Class == pluginapi.Fatal || e.Class == pluginapi.Invalid)
+}
+
+// stopError marks an error that starting again does not mend.
+type stopError struct{ err error }
+
+// Error returns the cause's text.
+func (e *stopError) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *stopError) Unwrap() error { return e.err }
+
+func (c *connector) set(s sharetask.State, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state, c.err = s, err
+}
+
+func (s *taskSlot) set(task *sharetask.Task, err error, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.task, s.err, s.over = task, err, over
+}
+
+// status returns the task's state as the API shows it.
+func (s *taskSlot) status(worker, version string) rest.TaskStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := rest.TaskStatus{ID: s.number, State: string(sharetask.StateUnassigned), WorkerID: worker, Version: version}
+	if s.over {
+		out.State = string(sharetask.StateFailed)
+	} else if s.task != nil && s.err == nil {
+		st := s.task.Status()
+		out.State, out.Degraded = string(st.State), st.Degraded
+		if st.Err != nil {
+			out.Trace = st.Err.Error()
+		}
+	}
+	if s.err != nil {
+		out.Trace = s.err.Error()
+	}
+	s.metrics.State(out.State == string(sharetask.StateRunning), out.Degraded != "")
+	return out
+}
+
+// status returns the connector's state as the API shows it.
+func (c *connector) status() rest.Status {
+	c.mu.Lock()
+	state, err := c.state, c.err
+	c.mu.Unlock()
+	version := c.bound.version()
+	out := rest.Status{
+		Name: c.def.Name, Type: "sink", Tasks: []rest.TaskStatus{},
+		Connector: rest.ConnectorStatus{State: string(state), WorkerID: c.worker, Version: version},
+	}
+	if err != nil {
+		out.Connector.Trace = err.Error()
+	}
+	for _, s := range c.tasks {
+		out.Tasks = append(out.Tasks, s.status(c.worker, version))
+	}
+	return out
+}
+
+// info returns the connector's definition as the API shows it.
+func (c *connector) info() rest.Info {
+	out := rest.Info{Name: c.def.Name, Type: "sink", Config: c.bound.properties(), Tasks: []rest.TaskID{}}
+	for _, s := range c.tasks {
+		out.Tasks = append(out.Tasks, rest.TaskID{Connector: c.def.Name, Task: s.number})
+	}
+	return out
+}
+
+// task is where a definition becomes a task.
+func (c *connector) task(shared *shared, slot *taskSlot) (*sharetask.Task, error) {
+	d := c.def
+	source, err := shared.source(slot.number, slot.log)
+	if err != nil {
+		return nil, err
+	}
+	batch := d.Batch.MaxRecords
+	if most := c.bound.plugin.Description.MaxBatch; most > 0 {
+		batch = min(batch, most)
+	}
+	cfg := sharetask.Config{
+		Connector: d.Name, Number: slot.number,
+		Source:   source,
+		MakeSink: shared.sinks(slot.number, slot.log),
+		Metrics:  slot.metrics, Logger: slot.log,
+		Ordered:     d.GroupProtocol == config.GroupConsumer,
+		Parallelism: d.Parallelism,
+		Batch:       sharetask.BatchPolicy{MaxRecords: batch, MaxBytes: int(d.Batch.MaxBytes), MaxWait: d.Batch.MaxWait},
+		Retry:       sharetask.RetryPolicy{Initial: d.Retry.Initial, Max: d.Retry.Max, MaxElapsed: d.Retry.MaxElapsed},
+		Breaker:     sharetask.BreakerPolicy{Failures: breakerFailures, Max: breakerMax},
+		Tolerance:   sharetask.Tolerance(d.Errors.Tolerance),
+		PutTimeout:  shared.putTimeout, StartTimeout: startTimeout, StopTimeout: c.stopTime,
+		MaxOpenRecords: max(2*batch*d.Parallelism, minOpenRecords),
+		MaxOpenBytes:   max(c.maxBytes, int(d.Batch.MaxBytes)),
+	}
+	if c.bound.chain != nil {
+		cfg.Convert = converter{c.bound.chain}
+	}
+	if shared.queue != nil {
+		cfg.Letters = shared.queue.Task(slot.number)
+	}
+	if !cfg.Ordered {
+		cfg.MaxDeliveryCount = d.Share.MaxDeliveryCount
+	}
+	return sharetask.New(cfg)
+}
+
+const (
+	breakerFailures = 3
+	breakerMax      = time.Minute
+	startTimeout    = time.Minute
+	minOpenRecords  = 1000
+)

@@ -1,0 +1,165 @@
+package sample
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // The driver the table is made with.
+)
+
+// maxOrder bounds a body the echo reads.
+const maxOrder = 1 << 20
+
+// Echo is an HTTP service that says what it got.
+type Echo struct {
+	server   *http.Server
+	listener net.Listener
+}
+
+// StartEcho serves on address and calls say with a line per order. say is
+// called from several goroutines.
+func StartEcho(ctx context.Context, address string, say func(string)) (*Echo, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("start the HTTP echo: %w", err)
+	}
+	e := &Echo{listener: l, server: &http.Server{
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOrder))
+			if err != nil {
+				http.Error(w, "body not read", http.StatusBadRequest)
+				return
+			}
+			say(describe(body))
+			w.WriteHeader(http.StatusNoContent)
+		}),
+	}}
+	go func() { _ = e.server.Serve(l) }() // Ends with Close; there is nobody to tell.
+	return e, nil
+}
+
+// Close stops the service.
+func (e *Echo) Close() error { return e.server.Close() }
+
+// describe makes a line of an order's JSON, or of anything else.
+func describe(body []byte) string {
+	var o Order
+	if err := json.Unmarshal(body, &o); err != nil || o.ID == 0 {
+		return fmt.Sprintf("%.100s", body)
+	}
+	return o.String()
+}
+
+// CreateTable makes the table the orders go into, if it is not there, in the
+// SQLite database that a dsn "sqlite:FILE" names.
+func CreateTable(ctx context.Context, dsn, table string) error {
+	file, err := sqliteFile(dsn)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		return fmt.Errorf("make the database's folder: %w", err)
+	}
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", file, err)
+	}
+	defer func() { _ = db.Close() }()
+	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS "`+strings.ReplaceAll(table, `"`, `""`)+`" (
+	id INTEGER PRIMARY KEY, customer TEXT NOT NULL, item TEXT NOT NULL, quantity INTEGER NOT NULL,
+	price NUMERIC NOT NULL, updated_at TEXT NOT NULL)`)
+	if err != nil {
+		return fmt.Errorf("create table %s in %s: %w", table, file, err)
+	}
+	return nil
+}
+
+func sqliteFile(dsn string) (string, error) {
+	file, ok := strings.CutPrefix(dsn, "sqlite:")
+	if !ok {
+		return "", errors.New("the sample's table can be made in SQLite only")
+	}
+	file, _, _ = strings.Cut(strings.TrimPrefix(file, "//"), "?")
+	return file, nil
+}
+
+// WatchTable calls say whenever rows were added to the table, until ctx ends.
+func WatchTable(ctx context.Context, dsn, table string, say func(string)) error {
+	file, err := sqliteFile(dsn)
+	if err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", file+"?_pragma=busy_timeout(2000)")
+	if err != nil {
+		return fmt.Errorf("open %s: %w", file, err)
+	}
+	defer func() { _ = db.Close() }()
+	query := `SELECT count(*), coalesce(max(id), 0) FROM "` + strings.ReplaceAll(table, `"`, `""`) + `"`
+	seen := int64(-1)
+	return every(ctx, func() {
+		var rows, last int64
+		// A look that fails is made again at the next tick.
+		if err := db.QueryRowContext(ctx, query).Scan(&rows, &last); err != nil || last == seen {
+			return
+		}
+		if seen >= 0 || rows > 0 {
+			say(fmt.Sprintf("%d rows, the last is order %d", rows, last))
+		}
+		seen = last
+	})
+}
+
+// WatchFile calls say with each order added to a file of JSON lines, until ctx
+// ends. The file need not be there yet.
+func WatchFile(ctx context.Context, path string, say func(string)) error {
+	var off int64
+	if info, err := os.Stat(path); err == nil {
+		off = info.Size()
+	}
+	return every(ctx, func() {
+		f, err := os.Open(path)
+		if err != nil {
+			return // Not there yet.
+		}
+		defer func() { _ = f.Close() }()
+		if _, err := f.Seek(off, io.SeekStart); err != nil {
+			return
+		}
+		r := bufio.NewReader(io.LimitReader(f, maxOrder))
+		for {
+			line, err := r.ReadBytes('\n')
+			if err != nil {
+				return
+			}
+			off += int64(len(line))
+			say(describe(line))
+		}
+	})
+}
+
+func every(ctx context.Context, look func()) error {
+	tick := time.NewTicker(300 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		look()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			look()
+			return nil
+		}
+	}
+}

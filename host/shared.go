@@ -1,0 +1,266 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/sluicehq/sluice/host/config"
+	"github.com/sluicehq/sluice/internal/kafka"
+	"github.com/sluicehq/sluice/loader"
+	"github.com/sluicehq/sluice/pluginapi"
+	"github.com/sluicehq/sluice/sharetask"
+	"github.com/sluicehq/sluice/sharetask/consumergroup"
+	"github.com/sluicehq/sluice/sharetask/deadletter"
+	"github.com/sluicehq/sluice/sharetask/sharegroup"
+)
+
+// defaultPutTimeout is a put's time where the connector does not say.
+const defaultPutTimeout = time.Minute
+
+// lockMargin is what a put leaves of a lock that cannot be renewed.
+const lockMargin = 5 * time.Second
+
+// shareFetch is how many records a share group's member fetches at once: one
+// fetch is open at a time, so it is as large as the record-lock window.
+const shareFetch = 2000
+
+// prepareTimeout bounds preparing the group and topics.
+const prepareTimeout = 2 * time.Minute
+
+// shared is what the tasks of one connector have in common while it runs.
+type shared struct {
+	connector  *connector
+	runner     *loader.Runner
+	queue      *deadletter.Queue // Nil means none.
+	lock       time.Duration     // 0 where the broker does not tell.
+	putTimeout time.Duration
+}
+
+// open opens the plugin, prepares group and topics, and connects the dead
+// letter queue. Group configs are in force when it returns.
+func (c *connector) open(ctx context.Context) (_ *shared, err error) {
+	s := &shared{connector: c, putTimeout: c.def.PutTimeout}
+	if s.putTimeout == 0 {
+		s.putTimeout = defaultPutTimeout
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
+	defer cancel()
+	if s.runner, err = c.bound.plugin.Open(ctx, c.pluginOptions()); err != nil {
+		return s, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return s, sortKafka(err)
+	}
+	return s, nil
+}
+
+// pluginOptions maps the plugin block.
+func (c *connector) pluginOptions() loader.Options {
+	o := loader.Options{Logger: c.log}
+	if p := c.bound.pin; p != nil {
+		o.Processes, o.InheritEnv = p.Processes, p.InheritEnv
+		o.MemoryBytes, o.AllowHosts = p.Sandbox.MemoryBytes, p.Sandbox.AllowHosts
+		o.Env = make(map[string]string, len(p.Env))
+		for k, v := range p.Env {
+			o.Env[k] = v.Reveal()
+		}
+	}
+	return o
+}
+
+// prepare asks the broker for what the connector needs of it.
+func (s *shared) prepare(ctx context.Context) (err error) {
+	c, d := s.connector, s.connector.def
+	admin, err := kafka.Open(ctx, c.bound.kafka, c.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, admin.Close()) }()
+	topics, err := c.topics(ctx, admin)
+	if err != nil {
+		return err
+	}
+	if d.GroupProtocol == config.GroupShare {
+		if err := s.prepareGroup(ctx, admin, topics); err != nil {
+			return err
+		}
+	} else if kind, err := admin.GroupKind(ctx, d.GroupID); err != nil {
+		return err
+	} else if kind != kafka.KindNone && kind != kafka.KindClassic && kind != kafka.KindConsumer {
+		return &kafka.GroupKindError{Group: d.GroupID, Is: kind, Want: kafka.KindClassic}
+	}
+	if d.DeadLetterQueue == nil {
+		return nil
+	}
+	return s.prepareLetters(ctx, admin, topics)
+}
+
+// topics returns the names of the topics the connector reads now.
+func (c *connector) topics(ctx context.Context, admin *kafka.Admin) ([]string, error) {
+	if c.def.TopicsRegex == "" {
+		return c.def.Topics, nil
+	}
+	var exclude []string
+	if c.def.DeadLetterQueue != nil {
+		exclude = append(exclude, c.def.DeadLetterQueue.Topic)
+	}
+	found, err := admin.MatchTopics(ctx, c.def.TopicsRegex, exclude...)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(found))
+	for _, t := range found {
+		names = append(names, t.Name)
+	}
+	return names, nil
+}
+
+// prepareGroup brings the group's configs into force.
+func (s *shared) prepareGroup(ctx context.Context, admin *kafka.Admin, topics []string) error {
+	c, d := s.connector, s.connector.def
+	prepared, err := admin.PrepareShareGroup(ctx, kafka.ShareGroup{
+		ID: d.GroupID, Topics: topics, Reset: reset(d), Isolation: d.IsolationLevel,
+		Lock: d.Share.AcquisitionLockTimeout, MaxRecordLocks: d.Share.MaxRecordLocks,
+	})
+	if err != nil {
+		return err
+	}
+	for _, change := range prepared.Changed {
+		c.log.Info("group config set", "group", d.GroupID, "setting", change.Setting, "from", change.From, "to", change.To)
+	}
+	if prepared.Warning != "" {
+		c.log.Warn("group prepared with a doubt", "group", d.GroupID, "warning", prepared.Warning)
+	}
+	if len(prepared.Missing) > 0 {
+		c.log.Warn("group configs this broker does not have", "group", d.GroupID, "settings", prepared.Missing)
+	}
+	s.lock = prepared.Lock
+	if !prepared.Renewal {
+		lock := s.lock
+		if lock == 0 {
+			lock = d.Share.AcquisitionLockTimeout
+		}
+		if most := lock - lockMargin; s.putTimeout > most {
+			c.log.Warn("locks cannot be renewed here, puts end before the lock does", "put_timeout", most)
+			s.putTimeout = most
+		}
+	}
+	return nil
+}
+
+func reset(d *config.Connector) kafka.Reset {
+	switch d.AutoOffsetReset {
+	case config.ResetLatest:
+		return kafka.Latest()
+	case config.ResetByDuration:
+		return kafka.Back(d.AutoOffsetBack)
+	default:
+		return kafka.Earliest()
+	}
+}
+
+// prepareLetters makes or checks the dead letter topic, the safety net under
+// it, and the producer.
+func (s *shared) prepareLetters(ctx context.Context, admin *kafka.Admin, topics []string) error {
+	c, d := s.connector, s.connector.def
+	share := d.GroupProtocol == config.GroupShare
+	topic, err := admin.PrepareDeadLetterTopic(ctx, kafka.DeadLetterTopic{
+		Topic: d.DeadLetterQueue.Topic, Sources: topics, Partitions: d.DeadLetterQueue.Partitions,
+		ReplicationFactor: d.DeadLetterQueue.ReplicationFactor, Net: share,
+	})
+	if err != nil {
+		return err
+	}
+	for _, note := range topic.Notes {
+		c.log.Info("dead letter topic", "topic", d.DeadLetterQueue.Topic, "note", note)
+	}
+	if share {
+		net, err := admin.SetDeadLetterNet(ctx, d.GroupID, d.DeadLetterQueue.Topic, topics)
+		if err != nil {
+			return err
+		}
+		if net.Reason != "" {
+			c.log.Info("safety net of the broker", "group", d.GroupID, "on", net.On, "reason", net.Reason)
+		}
+	}
+	s.queue, err = deadletter.Open(ctx, deadletter.Options{
+		Connection: c.bound.kafka, Topic: d.DeadLetterQueue.Topic, Connector: d.Name, Group: d.GroupID,
+		Sink: c.bound.plugin.Name, MaxMessageBytes: topic.MaxMessageBytes, Logger: c.log,
+	})
+	return err
+}
+
+// close releases what open opened.
+func (s *shared) close(ctx context.Context) error {
+	var errs []error
+	if s.queue != nil {
+		errs = append(errs, s.queue.Close())
+	}
+	if s.runner != nil {
+		errs = append(errs, s.runner.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// source makes the group member of one task. An error surfaces at its Start.
+func (s *shared) source(task int, log *slog.Logger) (sharetask.Source, error) {
+	d := s.connector.def
+	client := fmt.Sprintf("sluice-%s-%s-%d", s.connector.worker, d.Name, task)
+	var regex string
+	if d.TopicsRegex != "" {
+		regex = "^(?:" + d.TopicsRegex + ")$"
+	}
+	if d.GroupProtocol == config.GroupShare {
+		return sharegroup.New(sharegroup.Options{
+			Connection: s.connector.bound.kafka, ClientID: client, Group: d.GroupID,
+			Topics: d.Topics, TopicRegex: regex, Lock: s.lock, MaxRecords: shareFetch, Logger: log,
+		})
+	}
+	rebalance := d.Consumer.RebalanceTimeout
+	if rebalance == 0 {
+		rebalance = s.putTimeout + 30*time.Second
+	}
+	return consumergroup.New(consumergroup.Options{
+		Connection: s.connector.bound.kafka, ClientID: client, Group: d.GroupID,
+		Topics: d.Topics, TopicRegex: regex,
+		Reset:         consumergroup.Reset{Earliest: d.AutoOffsetReset == config.ResetEarliest, By: d.AutoOffsetBack},
+		ReadCommitted: d.IsolationLevel == kafka.ReadCommitted, SessionTimeout: d.Consumer.SessionTimeout,
+		RebalanceTimeout: rebalance, CommitInterval: d.Consumer.CommitInterval, Logger: log,
+	})
+}
+
+// sinks returns what makes the sinks of one task.
+func (s *shared) sinks(task int, log *slog.Logger) sharetask.SinkMaker {
+	return func(ctx context.Context, writer int) (sharetask.Sink, error) {
+		in, err := s.runner.NewInstance(ctx, pluginapi.Config{
+			Connector: s.connector.def.Name, Task: task, Writer: writer, Worker: s.connector.worker,
+			Values: s.connector.bound.values, Logger: log.With("plugin", s.connector.bound.plugin.Name, "writer", writer),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return in, nil
+	}
+}
+
+// sortKafka marks the broker's answers that trying again does not change.
+func sortKafka(err error) error {
+	var setting *kafka.SettingError
+	var permission *kafka.PermissionError
+	switch {
+	case errors.As(err, &setting), errors.As(err, &permission),
+		errors.Is(err, kafka.ErrGroupKind), errors.Is(err, kafka.ErrUnsupported),
+		errors.Is(err, kafka.ErrDeadLetterTopic):
+		return &stopError{err}
+	default:
+		return err // Unreachable, refused, no such topic: it may be put right while we wait.
+	}
+}

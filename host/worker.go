@@ -1,0 +1,147 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice/host/config"
+	"github.com/sluicehq/sluice/host/metrics"
+	"github.com/sluicehq/sluice/host/rest"
+	"github.com/sluicehq/sluice/sharetask"
+)
+
+// Options is what a worker is made of.
+type Options struct {
+	Config  *config.Config
+	Bound   []*Bound // The connectors to run, as Bind returned them.
+	Logger  *slog.Logger
+	Version string
+	Commit  string
+}
+
+// Worker runs connectors. It is made by New and run once.
+type Worker struct {
+	opts       Options
+	log        *slog.Logger
+	metrics    *metrics.Registry
+	connectors []*connector
+	listener   net.Listener
+	stopping   atomic.Bool
+}
+
+// New returns a worker that listens already, so that a port in use is known
+// before anything is started. Close it if it is not run.
+func New(ctx context.Context, opts Options) (*Worker, error) {
+	w := &Worker{opts: opts, log: opts.Logger, metrics: metrics.New(opts.Version, opts.Commit)}
+	cfg := opts.Config.Worker
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s (worker.listen): %w", cfg.Listen, err)
+	}
+	w.listener = l
+	tasks := 0
+	for _, b := range opts.Bound {
+		tasks += b.def.Tasks
+	}
+	for _, b := range opts.Bound {
+		w.connectors = append(w.connectors, w.connector(b, memory(cfg.MemoryBytes)/max(1, tasks)))
+	}
+	return w, nil
+}
+
+// connector makes one connector of the worker.
+func (w *Worker) connector(b *Bound, maxBytes int) *connector {
+	log := w.log.With("connector", b.def.Name)
+	c := &connector{
+		def: b.def, bound: b, worker: w.opts.Config.Worker.ID, metrics: w.metrics, log: log,
+		stopTime: w.opts.Config.Worker.StopTimeout, maxBytes: maxBytes, state: sharetask.StateUnassigned,
+	}
+	for i := range b.def.Tasks {
+		c.tasks = append(c.tasks, &taskSlot{
+			number: i, metrics: w.metrics.Task(b.def.Name, i), log: log.With("task", i),
+		})
+	}
+	return c
+}
+
+// Addr returns the address the worker listens on.
+func (w *Worker) Addr() string { return w.listener.Addr().String() }
+
+// Close closes the listener of a worker that is not run.
+func (w *Worker) Close() error { return w.listener.Close() }
+
+// Run runs the connectors until ctx ends, then stops them in order, each
+// within worker.stop_timeout, and the listener last. It returns nil after an
+// ordered stop.
+func (w *Worker) Run(ctx context.Context) error {
+	api := rest.New(w, rest.About{Version: w.opts.Version, Commit: w.opts.Commit}, w.metrics.Handler(), w.log)
+	server := rest.Listener(api)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(w.listener) }()
+	w.log.Info("worker started", "version", w.opts.Version, "listen", w.Addr(), "connectors", len(w.connectors))
+
+	runCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, c := range w.connectors {
+		wg.Go(func() { c.run(runCtx) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-served:
+		served <- http.ErrServerClosed // For the wait below.
+		err = fmt.Errorf("serve HTTP: %w", err)
+	}
+	w.stopping.Store(true)
+	w.log.Info("worker stopping", "within", w.opts.Config.Worker.StopTimeout)
+	cancel()
+	wg.Wait()
+	shutdown, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer done()
+	if serr := server.Shutdown(shutdown); serr != nil {
+		err = errors.Join(err, fmt.Errorf("stop HTTP: %w", serr))
+	}
+	if serr := <-served; err == nil && !errors.Is(serr, http.ErrServerClosed) {
+		err = fmt.Errorf("serve HTTP: %w", serr)
+	}
+	w.log.Info("worker stopped")
+	return err
+}
+
+// Connectors returns the names of the connectors, sorted.
+func (w *Worker) Connectors() []string {
+	names := make([]string, 0, len(w.connectors))
+	for _, c := range w.connectors {
+		names = append(names, c.def.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Connector returns one connector's definition and status.
+func (w *Worker) Connector(name string) (rest.Info, rest.Status, bool) {
+	for _, c := range w.connectors {
+		if c.def.Name == name {
+			return c.info(), c.status(), true
+		}
+	}
+	return rest.Info{}, rest.Status{}, false
+}
+
+// Healthy returns an error once the worker is stopping.
+func (w *Worker) Healthy() error {
+	if w.stopping.Load() {
+		return errors.New("the worker is stopping")
+	}
+	return nil
+}

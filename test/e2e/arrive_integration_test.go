@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/test/kafkatest"
+)
+
+const (
+	records     = 200_000
+	kills       = 5
+	recordLocks = 2000 // share.max_record_locks
+	// producerBatch is the largest number of 1 KB records the harness's
+	// producer puts into one batch of at most 1 MB.
+	producerBatch = 1100
+)
+
+// form is one way to load a sink. target makes where the records go and the
+// connector's sink and config.
+type form struct {
+	name   string
+	target func(t *testing.T) (dst target, body string)
+}
+
+func forms() []form {
+	file := func(sink string) func(*testing.T) (target, string) {
+		return func(t *testing.T) (target, string) {
+			path := filepath.Join(t.TempDir(), "out.jsonl")
+			return &fileTarget{t: t, path: path}, fmt.Sprintf("sink = %q\n config {\n path = %q\n }", sink, path)
+		}
+	}
+	return []form{
+		{"builtin", file("builtin:file")},
+		{"process", file("process:file")},
+		{"wasm", func(t *testing.T) (target, string) {
+			h := newHTTPTarget(t)
+			return h, fmt.Sprintf("sink = \"wasm:webhook\"\n config {\n url = %q\n }", h.server.URL)
+		}},
+	}
+}
+
+// mode is one group protocol with the topic it is tried on.
+type mode struct {
+	name       string
+	partitions int
+	hcl        string
+}
+
+var modes = []mode{
+	{"share", 1, "group_protocol = \"share\"\n tasks = 4"},
+	{"consumer", 6, "group_protocol = \"consumer\"\n tasks = 1\n parallelism = 4\n consumer {\n session_timeout = \"6s\"\n }"},
+}
+
+var hostOfURL = regexp.MustCompile(`http://(127\.0\.0\.1:[0-9]+)`)
+
+// definitions writes a worker's connector "c" and what it needs. A module may
+// call the host that body names.
+func definitions(c *kafkatest.Cluster, topic, group, body string) string {
+	allow := ""
+	if m := hostOfURL.FindStringSubmatch(body); m != nil {
+		allow = fmt.Sprintf("%q", m[1])
+	}
+	return fmt.Sprintf(`
+kafka "main" {
+  bootstrap = [%q]
+}
+plugin "webhook" {
+  sandbox {
+    allow_hosts = [%s]
+  }
+}
+connector "c" {
+  topics   = [%q]
+  group_id = %q
+  %s
+}
+`, c.Bootstrap()[0], allow, topic, group, body)
+}
+
+func TestEveryRecordArrives(t *testing.T) {
+	c := kafkatest.Shared(t)
+	for _, m := range modes {
+		topic := kafkatest.Name(t)
+		c.CreateTopic(t, topic, m.partitions, -1, nil)
+		c.Produce(t, topic, 0, records, 1000)
+		for _, f := range forms() {
+			t.Run(m.name+"/"+f.name, func(t *testing.T) {
+				dst, body := f.target(t)
+				w := newWorker(t, definitions(c, topic, kafkatest.Name(t), m.hcl+"\n"+body))
+				w.start()
+				begin := time.Now()
+				await(t, 4*time.Minute, "every record is there", func() bool {
+					lost, _ := missing(dst.counts(records))
+					return lost == 0
+				})
+				t.Logf("%d records in %.1fs with the start", records, time.Since(begin).Seconds())
+				w.stop()
+				if _, extra := missing(dst.counts(records)); extra > 0 {
+					t.Errorf("%d records came twice without a fault", extra)
+				}
+			})
+		}
+	}
+}
+
+func TestKillsLoseNothing(t *testing.T) {
+	c := kafkatest.Shared(t)
+	for _, m := range modes {
+		topic := kafkatest.Name(t)
+		c.CreateTopic(t, topic, m.partitions, -1, nil)
+		c.Produce(t, topic, 0, records, 1000)
+		for _, f := range forms() {
+			t.Run(m.name+"/"+f.name, func(t *testing.T) {
+				dst, body := f.target(t)
+				w := newWorker(t, definitions(c, topic, kafkatest.Name(t), m.hcl+"\n"+body))
+				arrived := func() int {
+					lost, _ := missing(dst.counts(records))
+					return records - lost
+				}
+				before := 0
+				for k := range kills {
+					w.start()
+					// At each kill there is work in flight: a part of the topic
+					// has arrived since the start, and much is left.
+					next := (k + 1) * records / (kills + 2)
+					await(t, 3*time.Minute, fmt.Sprintf("%d records arrive before kill %d", next, k+1), func() bool { return arrived() >= next })
+					w.kill()
+					if now := arrived(); now == records || now == before {
+						t.Errorf("kill %d fell where nothing was in flight: %d of %d there", k+1, now, records)
+					}
+					before = arrived()
+				}
+				w.start()
+				await(t, 4*time.Minute, "every record is there", func() bool { return arrived() == records })
+				w.stop()
+				_, extra := missing(dst.counts(records))
+				t.Logf("%d written twice in %d kills", extra, kills)
+				if bound := kills * m.partitions * (recordLocks + producerBatch); m.name == "share" && extra > bound {
+					t.Errorf("%d records were written twice, want at most %d", extra, bound)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/sluicehq/sluice/test/kafkatest"
+)
+
+// target is where records land: it counts how often each id came.
+type target interface {
+	// counts returns how often each id from 0 to n-1 is there.
+	counts(n int) []int
+}
+
+// fileTarget is a file of JSON lines. It is read on from where the last look
+// ended, since the sink only appends whole lines.
+type fileTarget struct {
+	t    *testing.T
+	path string
+	off  int64
+	seen []int
+}
+
+func (f *fileTarget) counts(n int) []int {
+	f.t.Helper()
+	if f.seen == nil {
+		f.seen = make([]int, n)
+	}
+	file, err := os.Open(f.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return f.seen
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(f.off, io.SeekStart); err != nil {
+		f.t.Fatal(err)
+	}
+	r := bufio.NewReaderSize(file, 1<<20)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err != nil { // A line without its end was cut off by a kill, or is being written.
+			return f.seen
+		}
+		f.off += int64(len(line))
+		f.seen[idOf(f.t, line)]++
+	}
+}
+
+// idOf reads the id of a line quickly: counting must not fall behind writing.
+func idOf(t *testing.T, line []byte) int {
+	t.Helper()
+	rest, ok := bytes.CutPrefix(line, []byte(`{"id":`))
+	digits, rest, found := bytes.Cut(rest, []byte(","))
+	id, err := strconv.Atoi(string(digits))
+	if !ok || !found || err != nil || !bytes.HasSuffix(rest, []byte("\"}\n")) {
+		t.Fatalf("not a line of ours: %.80q", line)
+	}
+	return id
+}
+
+// httpTarget is a service that takes one record per request. answer may refuse
+// one; nil takes all.
+type httpTarget struct {
+	server *httptest.Server
+	answer func(id int) int
+
+	mu   sync.Mutex
+	seen map[int]int // Records answered with a 2xx.
+}
+
+func newHTTPTarget(t *testing.T) *httpTarget {
+	h := &httpTarget{seen: map[int]int{}}
+	h.server = httptest.NewServer(http.HandlerFunc(h.serve))
+	t.Cleanup(h.server.Close)
+	return h
+}
+
+func (h *httpTarget) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	id, err := kafkatest.ID(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	code := http.StatusNoContent
+	if h.answer != nil {
+		code = h.answer(id)
+	}
+	if code < 300 {
+		h.seen[id]++
+	}
+	w.WriteHeader(code)
+}
+
+func (h *httpTarget) counts(n int) []int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]int, n)
+	for id, k := range h.seen {
+		out[id] = k
+	}
+	return out
+}
+
+// missing returns how many ids did not arrive, and extra how often one came
+// more than once.
+func missing(counts []int) (missing, extra int) {
+	for _, k := range counts {
+		if k == 0 {
+			missing++
+		} else {
+			extra += k - 1
+		}
+	}
+	return missing, extra
+}

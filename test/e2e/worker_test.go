@@ -1,0 +1,219 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/host/rest"
+)
+
+// built is where the program and the plugins are, made once per test process.
+var built = sync.OnceValues(build)
+
+// build compiles the program into bin/ and the plugins into bin/plugins/.
+func build() (string, error) {
+	dir, err := os.MkdirTemp("", "sluice-e2e-")
+	if err != nil {
+		return "", err
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return "", err
+	}
+	plugins := filepath.Join(dir, "plugins")
+	for _, c := range []struct {
+		env  []string
+		args []string
+	}{
+		{nil, []string{"build", "-o", filepath.Join(dir, "sluice"), "./cmd/sluice"}},
+		{nil, []string{"build", "-o", filepath.Join(plugins, "sluice-sink-file"), "./plugins/file/sluice-sink-file"}},
+		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"build", "-buildmode=c-shared", "-o", filepath.Join(plugins, "webhook.wasm"), "./examples/plugins/wasm-http"}},
+	} {
+		cmd := exec.Command("go", c.args...)
+		cmd.Dir, cmd.Env = root, append(os.Environ(), c.env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return dir, fmt.Errorf("go %s: %w\n%s", strings.Join(c.args, " "), err, out)
+		}
+	}
+	return dir, nil
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := built(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// worker is one worker process at a time, started again after each kill.
+type worker struct {
+	t      *testing.T
+	dir    string // With the definitions, the state and the log.
+	listen string
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// newWorker writes the definitions. %PLUGINS% and %LISTEN% in hcl are filled in.
+func newWorker(t *testing.T, hcl string) *worker {
+	t.Helper()
+	bin, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{t: t, dir: t.TempDir(), listen: freeAddress(t)}
+	head := fmt.Sprintf("worker {\n  id = \"w1\"\n  plugin_path = [%q]\n  listen = %q\n  state_dir = %q\n}\n",
+		filepath.Join(bin, "plugins"), w.listen, filepath.Join(w.dir, "state"))
+	if err := os.WriteFile(filepath.Join(w.dir, "sluice.hcl"), []byte(head+hcl), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.kill()
+		if t.Failed() {
+			b, _ := os.ReadFile(filepath.Join(w.dir, "log"))
+			t.Logf("the worker's log, its end:\n%s", tail(b, 60))
+		}
+	})
+	return w
+}
+
+func tail(b []byte, lines int) []byte {
+	all := bytes.Split(bytes.TrimSpace(b), []byte("\n"))
+	return bytes.Join(all[max(0, len(all)-lines):], []byte("\n"))
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// start starts the process.
+func (w *worker) start() {
+	w.t.Helper()
+	bin, _ := built()
+	log, err := os.OpenFile(filepath.Join(w.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	w.cmd = exec.Command(filepath.Join(bin, "sluice"), "run", w.dir)
+	w.cmd.Stdout, w.cmd.Stderr = log, log
+	if err := w.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.exited = make(chan struct{})
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		_ = cmd.Wait()
+		close(exited)
+	}(w.cmd, w.exited)
+}
+
+// kill ends the process as a crash would.
+func (w *worker) kill() {
+	if w.cmd == nil {
+		return
+	}
+	_ = w.cmd.Process.Kill()
+	<-w.exited
+	w.cmd = nil
+}
+
+// stop ends the process in order and checks its exit code.
+func (w *worker) stop() {
+	w.t.Helper()
+	await(w.t, time.Minute, "the worker answers", func() bool { _, ok := w.get(w.t.Context(), "/healthz"); return ok })
+	begin := time.Now()
+	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		w.t.Fatal(err)
+	}
+	select {
+	case <-w.exited:
+	case <-time.After(40 * time.Second):
+		w.t.Fatal("the worker did not stop within 40s")
+	}
+	if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+		w.t.Errorf("exit code %d after SIGTERM, want 0", code)
+	}
+	w.t.Logf("stopped in %.1fs", time.Since(begin).Seconds())
+	w.cmd = nil
+}
+
+// status asks for a connector's status; false while there is no answer.
+func (w *worker) status(ctx context.Context, connector string) (rest.Status, bool) {
+	var s rest.Status
+	body, ok := w.get(ctx, "/connectors/"+connector+"/status")
+	return s, ok && json.Unmarshal(body, &s) == nil
+}
+
+func (w *worker) get(ctx context.Context, path string) ([]byte, bool) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.listen+path, nil)
+	if err != nil {
+		return nil, false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, false
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	return body, err == nil && resp.StatusCode == http.StatusOK
+}
+
+// metric sums a metric over its labels.
+func (w *worker) metric(name string) float64 {
+	w.t.Helper()
+	body, ok := w.get(w.t.Context(), "/metrics")
+	if !ok {
+		w.t.Fatal("the worker serves no metrics")
+	}
+	sum := 0.0
+	for sc := bufio.NewScanner(bytes.NewReader(body)); sc.Scan(); {
+		line := sc.Text()
+		if strings.HasPrefix(line, name+"{") {
+			v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			sum += v
+		}
+	}
+	return sum
+}
+
+// await polls cond until it holds, or fails the test after limit.
+func await(t *testing.T, limit time.Duration, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
