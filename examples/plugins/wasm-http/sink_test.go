@@ -67,7 +67,7 @@ func TestRequest(t *testing.T) {
 	}
 	want := guest.Request{
 		Method: "PUT", URL: "https://x.example/orders/a%2Fb%20%C3%BC?p=1", Timeout: time.Second, Body: []byte("body"),
-		Headers: []guest.Header{{Name: "Idempotency-Key", Value: "orders/1/7"}, {Name: "content-type", Value: "text/plain"}, {Name: "X-Offset", Value: "7"}},
+		Headers: []guest.Header{{Name: "Idempotency-Key", Value: "orders/1/7"}, {Name: "X-Offset", Value: "7"}, {Name: "content-type", Value: "text/plain"}},
 	}
 	if !reflect.DeepEqual(f.got[0], want) {
 		t.Errorf("got  %+v\nwant %+v", f.got[0], want)
