@@ -39,7 +39,7 @@ func benchmarkPut(b *testing.B, c *Catalog, form string, n int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer r.Close(context.WithoutCancel(b.Context())) //nolint:errcheck // It is killed if need be.
+	defer r.Close(context.WithoutCancel(b.Context()))
 	in, err := r.NewInstance(b.Context(), pluginapi.Config{Connector: "bench"})
 	if err != nil {
 		b.Fatal(err)

@@ -81,11 +81,8 @@ type Problem struct {
 	Err  error
 }
 
-// Error returns the path and what is wrong.
-func (p Problem) Error() string { return p.Path + ": " + p.Err.Error() }
-
-// Unwrap returns the cause.
-func (p Problem) Unwrap() error { return p.Err }
+// String returns the path and what is wrong.
+func (p Problem) String() string { return p.Path + ": " + p.Err.Error() }
 
 // Scan looks for plugins and asks each file for its description, unless it has
 // not changed since the last time. The plugins are in order of name, then the

@@ -16,7 +16,7 @@ func checksum(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read plugin file: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // It is only read.
+	defer f.Close()
 	return sum(f)
 }
 

@@ -34,9 +34,9 @@ func testMain(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // Left to the system.
+	defer os.RemoveAll(dir)
 	fixtureFile = filepath.Join(dir, "fixture")
-	build := exec.Command("go", "build", "-o", fixtureFile, "./testdata/fixture") //nolint:noctx // There is none yet.
+	build := exec.Command("go", "build", "-o", fixtureFile, "./testdata/fixture")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build fixture: %v\n%s", err, out)
 		return 1
@@ -109,7 +109,7 @@ func open(t *testing.T, name string, opts Options) *Runner {
 
 func openPlugin(t *testing.T, p *Plugin, opts Options) *Runner {
 	t.Helper()
-	setDefault(&opts.PutGrace, 200*time.Millisecond)
+	setDefault(&opts.PutGrace, time.Second)
 	r, err := p.Open(t.Context(), opts)
 	if err != nil {
 		t.Fatal(err)

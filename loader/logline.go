@@ -19,7 +19,7 @@ func logLine(logger *slog.Logger, line string, inPanic bool) {
 	ctx := context.Background()
 	if strings.HasPrefix(line, "{") {
 		if level, msg, attrs, ok := parseLogLine(line); ok {
-			logger.LogAttrs(ctx, level, msg, attrs...)
+			logger.LogAttrs(ctx, level, msg, attrs...) //nolint:sloglint // The plugin's own message.
 			return
 		}
 	}

@@ -92,8 +92,7 @@ func startProcess(ctx context.Context, l *launcher, number uint64, s *spec) (*pr
 	case err = <-connected:
 	case <-ctx.Done():
 		p.kill("it did not start in time")
-		<-connected // The process is dead, so this ends.
-		err = ctx.Err()
+		err = errors.Join(ctx.Err(), <-connected) // The process is dead, so it ends.
 	}
 	if dir := attached.dir; dir != "" {
 		// The connection is made; nobody else shall make one, and nothing is

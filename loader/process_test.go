@@ -200,7 +200,7 @@ func TestPutTimeout(t *testing.T) {
 		if got != "--" || codeOf(err) != "unknown/put_timeout" || !in.Gone() {
 			t.Errorf("results %q, error %v, gone %v", got, err, in.Gone())
 		}
-		if d := time.Since(began); d > 3*time.Second {
+		if d := time.Since(began); d > 10*time.Second {
 			t.Errorf("it took %s", d)
 		}
 	})
@@ -507,7 +507,7 @@ func TestSocketDirectoryIsLeftNowhere(t *testing.T) {
 	if err := os.Mkdir(run, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(run) //nolint:errcheck // Left to the system.
+	defer os.RemoveAll(run)
 	t.Setenv("XDG_RUNTIME_DIR", run)
 	instance(t, open(t, "good", Options{}), nil)
 	left, err := os.ReadDir(run)

@@ -69,8 +69,7 @@ func (i *processInstance) stop(ctx context.Context) error {
 		defer cancel()
 		var answer []byte
 		answer, err = i.host.rpc.Stop(ctx, i.number)
-		switch status.Code(err) {
-		case codes.DeadlineExceeded, codes.Canceled:
+		if code := status.Code(err); code == codes.DeadlineExceeded || code == codes.Canceled {
 			i.host.kill("a sink in it did not stop in time")
 		}
 		err = i.answer(ctx, answer, err)

@@ -93,7 +93,7 @@ func (c *Catalog) notFound(name, bare string, plugins []*Plugin, problems []Prob
 	}
 	for _, p := range problems {
 		if fileNames(p.Path, bare) {
-			causes = append(causes, p)
+			causes = append(causes, fmt.Errorf("%s: %w", p.Path, p.Err))
 		}
 	}
 	if len(causes) > 0 {

@@ -24,7 +24,7 @@ func endWithWorker(cmd *exec.Cmd) {
 func awaitExit(cmd *exec.Cmd) error {
 	for {
 		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if err != unix.EINTR { //nolint:errorlint // System calls return bare numbers.
+		if err != unix.EINTR {
 			return nil
 		}
 	}

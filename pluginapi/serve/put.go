@@ -152,15 +152,13 @@ func (p *putStream) run(j job, in *instance) error {
 	in.busy <- struct{}{}
 	results, err := invoke.Put(ctx, in.sink, batch, report)
 	<-in.busy
-	switch {
-	case err == nil:
+	if err == nil {
 		return p.send(abi.AppendPutResponse(nil, false, len(batch)-len(results), results))
-	default:
-		if err := p.server.panicked(in, err); err != nil {
-			return err
-		}
-		return p.send(abi.AppendPutError(nil, pluginapi.AsError(err, pluginapi.NoClass), 0, nil))
 	}
+	if err := p.server.panicked(in, err); err != nil {
+		return err
+	}
+	return p.send(abi.AppendPutError(nil, pluginapi.AsError(err, pluginapi.NoClass), 0, nil))
 }
 
 func (p *putStream) send(frame []byte) error {
