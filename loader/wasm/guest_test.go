@@ -43,20 +43,28 @@ func build(t testing.TB, name string) string {
 	if path, ok := guests.built[name]; ok {
 		return path
 	}
-	path := filepath.Join(guests.dir, name+".wasm")
+	path := filepath.Join(guests.dir, filepath.Base(name)+".wasm")
 	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", path, "./testdata/"+name)
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
+	if raceEnabled {
+		warm := exec.Command("go", "run", "./testdata/warm", cacheDir(), path)
+		if out, err := warm.CombinedOutput(); err != nil {
+			t.Fatalf("compile %s: %v\n%s", name, err, out)
+		}
+	}
 	guests.built[name] = path
 	return path
 }
 
+func cacheDir() string { return filepath.Join(guests.dir, "cache") }
+
 func open(t testing.TB, name string, opts Options) *Module {
 	t.Helper()
 	if opts.CacheDir == "" {
-		opts.CacheDir = filepath.Join(guests.dir, "cache")
+		opts.CacheDir = cacheDir()
 	}
 	m, err := Open(t.Context(), build(t, name), opts)
 	if err != nil {
