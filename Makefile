@@ -35,7 +35,7 @@ help: ## list the targets
 .PHONY: build
 build: ## bin/sluice, and all plugins into bin/plugins
 	@mkdir -p $(BIN)
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/sluice ./cmd/sluice
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/sluice ./cmd/sluice
 	@scripts/build-plugins '$(LDFLAGS)'
 
 .PHONY: demo
