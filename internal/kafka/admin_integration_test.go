@@ -244,3 +244,45 @@ func TestDeadLetterTopicAndNet(t *testing.T) {
 	check(topic, true, "", topic)
 	check("", false, "turned off", "")
 }
+
+// The broker tells nobody when its dead letter queue does not work, so here it
+// is seen to work: what a member rejects is copied.
+func TestNetCatches(t *testing.T) {
+	cluster, a := shared(t)
+	source, group := cluster.Topic(t, 1), kafkatest.Name(t)
+	topic := "dlq." + kafkatest.Name(t)
+	cluster.Produce(t, source, 41, 1, 100)
+	if _, err := a.PrepareShareGroup(t.Context(), ShareGroup{ID: group, Topics: []string{source}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.PrepareDeadLetterTopic(t.Context(), DeadLetterTopic{Topic: topic, Sources: []string{source}, Net: true}); err != nil {
+		t.Fatal(err)
+	}
+	if net, err := a.SetDeadLetterNet(t.Context(), group, topic, []string{source}); err != nil || !net.On {
+		t.Fatalf("got %+v, %v, want the net on", net, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	client := cluster.Client(t, kgo.ShareGroup(group), kgo.ConsumeTopics(source))
+	records := client.PollFetches(ctx).Records()
+	if len(records) != 1 {
+		t.Fatalf("got %d records, want 1", len(records))
+	}
+	records[0].Ack(kgo.AckReject)
+	if err := client.FlushAcks(ctx); err != nil {
+		t.Fatal(err)
+	}
+	err := poll(ctx, func() (bool, error) {
+		copies := cluster.ReadAll(t, topic)
+		if len(copies) == 0 {
+			return false, nil
+		}
+		if id, err := kafkatest.ID(copies[0].Value); err != nil || id != 41 {
+			t.Errorf("got record %d, %v, want 41", id, err)
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Fatalf("no copy arrives: %v", err)
+	}
+}

@@ -200,7 +200,7 @@ func (a *Admin) applyGroupConfigs(ctx context.Context, group string, want map[st
 			return done, err
 		}
 		for _, c := range done.changed {
-			a.log.Info("group config set", "group", group, "setting", c.Setting, "from", c.From, "to", c.To)
+			a.log.Debug("group config set", "group", group, "setting", c.Setting, "from", c.From, "to", c.To)
 		}
 	}
 	expect := maps.Clone(want)

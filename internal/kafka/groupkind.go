@@ -46,26 +46,15 @@ func (e *GroupKindError) Unwrap() error { return ErrGroupKind }
 // it may not be seen. It asks every broker; if one that may be the group's
 // coordinator does not answer, that is an error.
 func (a *Admin) GroupKind(ctx context.Context, group string) (GroupKind, error) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
-	var (
-		kind GroupKind
-		last error
-	)
-	err := poll(ctx, func() (bool, error) {
+	var kind GroupKind
+	err := a.settle(ctx, func(ctx context.Context) error {
 		listed, err := a.groups.ListGroups(ctx)
 		if g, ok := listed[group]; ok {
 			kind = listedKind(g)
-			return true, nil
+			return nil
 		}
-		if last = err; transient(err) {
-			return false, nil
-		}
-		return true, err
+		return err
 	})
-	if err != nil && last != nil {
-		err = last // Says more than that the time is over.
-	}
 	if err != nil {
 		return KindNone, wrap(err, "list groups")
 	}

@@ -176,12 +176,12 @@ func TestPrepareOnThreeBrokers(t *testing.T) {
 					config[SettingReset], config[SettingLock], config[SettingDeliveryLimit])
 			}
 		}
-		described, err := a.groups.DescribeShareGroupOffsets(t.Context(), group)
+		offsets, err := a.shareOffsets(t.Context(), group)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for id := range int32(partitions) {
-			if o, ok := described[group].Offsets.Lookup(topic, id); !ok || o.StartOffset != 0 {
+			if o, ok := offsets.Lookup(topic, id); !ok || o.StartOffset != 0 {
 				t.Errorf("round %d: partition %d has position %d (%t), want 0", round, id, o.StartOffset, ok)
 			}
 		}

@@ -19,17 +19,14 @@ import (
 func (a *Admin) startAtLogStart(ctx context.Context, group string, fresh bool, topics []Topic) (map[string]map[int32]int64, string, error) {
 	var has kadm.ShareOffsets
 	if !fresh {
-		described, err := a.groups.DescribeShareGroupOffsets(ctx, group)
-		if err == nil {
-			err = described[group].Err
-		}
+		var err error
+		has, err = a.shareOffsets(ctx, group)
 		if warning, ok := positionWarning(group, "DESCRIBE", err); ok {
 			return nil, warning, nil
 		}
-		if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		if err != nil {
 			return nil, "", wrap(err, "describe positions of group %q", group)
 		}
-		has = described[group].Offsets
 	}
 	names := make([]string, 0, len(topics))
 	for _, t := range topics {
@@ -57,23 +54,52 @@ func (a *Admin) startAtLogStart(ctx context.Context, group string, fresh bool, t
 	return a.alterStart(ctx, group, offsets)
 }
 
-func (a *Admin) alterStart(ctx context.Context, group string, offsets kadm.Offsets) (map[string]map[int32]int64, string, error) {
+// shareOffsets returns a share group's positions, none for a group that is not
+// there any more.
+func (a *Admin) shareOffsets(ctx context.Context, group string) (offsets kadm.ShareOffsets, err error) {
+	err = a.settle(ctx, func(ctx context.Context) error {
+		described, err := a.groups.DescribeShareGroupOffsets(ctx, group)
+		if err == nil {
+			err = described[group].Err
+		}
+		if errors.Is(err, kerr.GroupIDNotFound) {
+			return nil
+		}
+		offsets = described[group].Offsets
+		return err
+	})
+	return offsets, err
+}
+
+// settle calls f until its error is not one of a coordinator that is starting
+// or moving, or of a topic it has not seen yet; at most settleTimeout.
+func (a *Admin) settle(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	var last error
 	err := poll(ctx, func() (bool, error) {
+		err := f(ctx)
+		if transient(err) || errors.Is(err, kerr.UnknownTopicOrPartition) {
+			last = err
+			return false, nil
+		}
+		last = nil
+		return true, err
+	})
+	if err != nil && last != nil {
+		return last // Says more than that the time is over.
+	}
+	return err
+}
+
+func (a *Admin) alterStart(ctx context.Context, group string, offsets kadm.Offsets) (map[string]map[int32]int64, string, error) {
+	err := a.settle(ctx, func(ctx context.Context) error {
 		responses, err := a.groups.AlterShareGroupOffsets(ctx, group, offsets)
 		if err == nil {
 			err = responses.Error()
 		}
-		if last = err; transient(err) || errors.Is(err, kerr.UnknownTopicOrPartition) {
-			return false, nil // The coordinator may not have seen a new topic yet.
-		}
-		return true, err
+		return err
 	})
-	if err != nil && last != nil {
-		err = last
-	}
 	if errors.Is(err, kerr.NonEmptyGroup) {
 		return nil, "", nil
 	}
@@ -90,7 +116,7 @@ func (a *Admin) alterStart(ctx context.Context, group string, offsets kadm.Offse
 			set[name][id] = o.At
 		}
 	}
-	a.log.Info("group starts at log start", "group", group, "topics", len(set))
+	a.log.Debug("group starts at log start", "group", group, "topics", len(set))
 	return set, "", nil
 }
 

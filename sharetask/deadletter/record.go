@@ -144,8 +144,12 @@ func headers(l *sharetask.DeadLetter, s source, f form) []sarama.RecordHeader {
 }
 
 func omitted(r *pluginapi.Record, size int) string {
-	return fmt.Sprintf("the record of %d bytes is too large for this topic; the original is topic %q (id %s), partition %d, offset %d",
-		size, r.Topic, r.TopicID, r.Partition, r.Offset)
+	topic := strconv.Quote(r.Topic)
+	if r.TopicID != (pluginapi.TopicID{}) {
+		topic += " (id " + r.TopicID.String() + ")"
+	}
+	return fmt.Sprintf("the record of %d bytes is too large for this topic; the original is topic %s, partition %d, offset %d",
+		size, topic, r.Partition, r.Offset)
 }
 
 // cut shortens text to at most n bytes, at a character's border.
