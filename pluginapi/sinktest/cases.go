@@ -114,7 +114,7 @@ func wantDecided(t testing.TB, results []pluginapi.Result) {
 // checkLargeBatch: more than 4 MiB, the size where many a transport ends.
 func checkLargeBatch(t testing.TB, target *Target) {
 	s := target.started(t)
-	batch := target.records("bulk", 700, 8<<10)
+	batch := target.records("bulk", 150, 32<<10)
 	target.putAll(t, s, batch)
 	target.wantStored(t, batch, 1)
 }

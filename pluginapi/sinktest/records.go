@@ -1,6 +1,7 @@
 package sinktest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,12 +55,12 @@ func idOf(r *pluginapi.Record) string {
 		return typed.Value.Get("id").Str()
 	}
 	b, _ := r.Value.Bytes()
-	rest, ok := strings.CutPrefix(string(b), `{"id":"`)
+	rest, ok := bytes.CutPrefix(b, []byte(`{"id":"`))
 	if !ok {
 		return ""
 	}
-	id, _, _ := strings.Cut(rest, `"`)
-	return id
+	id, _, _ := bytes.Cut(rest, []byte(`"`))
+	return string(id)
 }
 
 // clone copies the batch and all bytes in it, so that a sink that keeps or

@@ -2,6 +2,7 @@ package sinktest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -57,7 +58,7 @@ func (a *adapted) Put(ctx context.Context, batch []pluginapi.Record, results []p
 	if !ok {
 		got, err := a.sink.Put(ctx, batch)
 		if len(got) > len(batch) || (err == nil && len(got) < len(batch)) {
-			return fmt.Errorf("%d results for %d records, beside error %w", len(got), len(batch), orNone(err))
+			return errors.Join(fmt.Errorf("%d results for %d records", len(got), len(batch)), err)
 		}
 		copy(results, got)
 		return err
@@ -89,18 +90,6 @@ func (a *adapted) Put(ctx context.Context, batch []pluginapi.Record, results []p
 	closed = true
 	if fault != nil {
 		return fault
-	}
-	return err
-}
-
-// errNone stands for no error in a message.
-type errNone struct{}
-
-func (errNone) Error() string { return "none" }
-
-func orNone(err error) error {
-	if err == nil {
-		return errNone{}
 	}
 	return err
 }

@@ -291,7 +291,7 @@ func TestFaultySinksFail(t *testing.T) {
 				return pluginapi.Accepted(len(b)), err
 			},
 			stop: func(s *memorySink) error {
-				_, err := s.right(context.Background(), s.kept) //nolint:usetesting // No test at hand.
+				_, err := s.right(context.Background(), s.kept)
 				return err
 			},
 		}, "is stored 0 times"},

@@ -14,4 +14,7 @@ func unlock(*os.File) error { return nil }
 
 func writable(string) error { return nil }
 
+func writableDirectory(string) error { return nil }
+
+// ignoreUnsupported drops the error: not every system can sync a folder.
 func ignoreUnsupported(error) error { return nil }

@@ -33,10 +33,15 @@ func tryLock(f *os.File) (bool, error) {
 
 func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
 
-// writable asks whether we may make files in dir.
-func writable(dir string) error {
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return &os.PathError{Op: "write to", Path: dir, Err: err}
+// writable asks whether we may write to the file at path.
+func writable(path string) error { return access(path, unix.W_OK) }
+
+// writableDirectory asks whether we may make files in dir.
+func writableDirectory(dir string) error { return access(dir, unix.W_OK|unix.X_OK) }
+
+func access(path string, mode uint32) error {
+	if err := unix.Access(path, mode); err != nil {
+		return &os.PathError{Op: "write to", Path: path, Err: err}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"syscall"
 
 	"github.com/sluicehq/sluice/pluginapi"
@@ -25,8 +26,11 @@ type sink struct {
 	format *jsonlines.Format
 	fixed  string // The path, where it has no placeholder.
 	files  map[string]*target
-	clock  int64 // Counts puts, to find the file not used for the longest.
-	lines  []byte
+	clock  int64  // Counts puts, to find the file not used for the longest.
+	lines  []byte // Reused from put to put.
+
+	// writeAt stands in for the file's method in tests; nil is the method.
+	writeAt func(f *os.File, b []byte, at int64) (int, error)
 }
 
 func (s *sink) Start(_ context.Context, cfg pluginapi.Config) error {
@@ -39,17 +43,21 @@ func (s *sink) Start(_ context.Context, cfg pluginapi.Config) error {
 		return pluginapi.NewError(pluginapi.Invalid, "include", err.Error())
 	}
 	s.path, s.format, s.files = path, format, map[string]*target{}
-	s.fixed, _ = path.Constant()
+	fixed, constant := path.Constant()
+	if constant && fixed == "" {
+		return pluginapi.NewError(pluginapi.Invalid, "path", "path is empty; name a file")
+	}
+	s.fixed = fixed
 	return nil
 }
 
-// Check asks whether the file's directory can be written to, where it is known
-// before a record is there. It writes nothing.
+// Check asks whether the file, or its directory where there is none yet, can be
+// written to, if its name is known before a record is there. It writes nothing.
 func (s *sink) Check(context.Context) error {
 	if s.fixed == "" {
 		return nil
 	}
-	if err := checkDirectory(s.fixed); err != nil {
+	if err := checkWritable(s.fixed); err != nil {
 		return classify(err)
 	}
 	return nil
@@ -64,8 +72,7 @@ func (s *sink) Put(ctx context.Context, batch []pluginapi.Record) ([]pluginapi.R
 			lines, kept = s.line(lines, kept, &batch[i], i, results)
 		}
 		s.lines = lines
-		s.append(ctx, s.fixed, lines, kept, results)
-		return results, nil
+		return results, s.append(ctx, s.fixed, lines, kept, results)
 	}
 	for _, g := range s.group(batch, results) {
 		if ctx.Err() != nil {
@@ -77,7 +84,9 @@ func (s *sink) Put(ctx context.Context, batch []pluginapi.Record) ([]pluginapi.R
 			lines, kept = s.line(lines, kept, &batch[i], i, results)
 		}
 		s.lines = lines
-		s.append(ctx, g.path, lines, kept, results)
+		if err := s.append(ctx, g.path, lines, kept, results); err != nil {
+			return results, err
+		}
 	}
 	return results, ctx.Err()
 }
@@ -144,26 +153,30 @@ func (s *sink) line(lines []byte, kept []int, r *pluginapi.Record, i int, result
 	return append(lines, '\n'), append(kept, i)
 }
 
-// append writes lines to the file and answers the records they stand for.
-func (s *sink) append(ctx context.Context, path string, lines []byte, records []int, results []pluginapi.Result) {
+// append writes lines to the file and answers the records they stand for. A
+// name that can never be a file is the record's fault if it comes from the
+// record, else the setting's: that is the error, of class Fatal.
+func (s *sink) append(ctx context.Context, path string, lines []byte, records []int, results []pluginapi.Result) error {
 	if len(records) == 0 {
-		return
+		return nil
 	}
 	answer := pluginapi.Result{Outcome: pluginapi.Accept}
 	if err := s.open(path).append(ctx, lines); err != nil {
 		e := classify(err)
-		if e.Class == pluginapi.Invalid && s.fixed == "" { // The name comes from the record.
-			answer = pluginapi.Result{Outcome: pluginapi.Reject, Err: e}
-		} else {
-			if e.Class == pluginapi.Invalid { // The setting is wrong: every record will fail.
-				e.Class = pluginapi.Fatal
-			}
+		switch {
+		case e.Class != pluginapi.Invalid:
 			answer = pluginapi.Retried(e)
+		case s.fixed == "":
+			answer = pluginapi.Result{Outcome: pluginapi.Reject, Err: e}
+		default:
+			e.Class = pluginapi.Fatal
+			return e
 		}
 	}
 	for _, i := range records {
 		results[i] = answer
 	}
+	return nil
 }
 
 // open returns the file at path, closing another where too many are open.
@@ -181,7 +194,7 @@ func (s *sink) open(path string) *target {
 			s.files[oldest].close()
 			delete(s.files, oldest)
 		}
-		t = &target{path: path}
+		t = &target{path: path, writeAt: s.writeAt}
 		s.files[path] = t
 	}
 	t.used = s.clock

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -169,22 +170,87 @@ func TestWhatCannotBeWritten(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, path string
-		class      pluginapi.Class
-		outcome    pluginapi.Outcome
+		want       string // The class of the put's error, else of the result.
 	}{
-		{"a directory", dir, pluginapi.Fatal, pluginapi.Retry},
-		{"below a file", filepath.Join(dir, "file", "x"), pluginapi.Fatal, pluginapi.Retry},
-		{"a device", "/dev/full", pluginapi.Fatal, pluginapi.Retry},
-		{"a name of the record's that is too long", filepath.Join(dir, "{value.x}"), pluginapi.Invalid, pluginapi.Reject},
+		{"a directory", dir, "fatal"},
+		{"below a file", filepath.Join(dir, "file", "x"), "fatal"},
+		{"a device", "/dev/full", "fatal"},
+		{"a name that is too long", filepath.Join(dir, strings.Repeat("x", 300)), "fatal"},
+		{"a name of the record's that is too long", filepath.Join(dir, "{value}"), "reject: invalid"},
+		{"a record's name below a file", filepath.Join(dir, "file", "{topic}"), "reject: invalid"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := started(t, map[string]any{"path": tc.path})
-			r := record("t", 1, "1")
-			results, err := s.Put(t.Context(), []pluginapi.Record{r})
-			if err != nil || results[0].Outcome != tc.outcome || results[0].Err == nil || results[0].Err.Class != tc.class {
-				t.Errorf("got %+v (%v) %v, want %s of class %s", results[0], results[0].Err, err, tc.outcome, tc.class)
+			results, err := s.Put(t.Context(), []pluginapi.Record{record("t", 1, strings.Repeat("1", 300))})
+			var got string
+			if err != nil {
+				got = pluginapi.AsError(err, pluginapi.NoClass).Class.String()
+			} else {
+				got = results[0].Outcome.String()
+				if e := results[0].Err; e != nil {
+					got += ": " + e.Class.String()
+				}
+			}
+			if got != tc.want {
+				t.Errorf("got %s (%v, %v), want %s", got, results, err, tc.want)
 			}
 		})
+	}
+}
+
+func TestDiskIsFull(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	s := started(t, map[string]any{"path": path})
+	if _, err := s.Put(t.Context(), []pluginapi.Record{record("t", 0, "0")}); err != nil {
+		t.Fatal(err)
+	}
+	full := true
+	s.writeAt = func(f *os.File, b []byte, at int64) (int, error) {
+		if !full {
+			return f.WriteAt(b, at)
+		}
+		n, err := f.WriteAt(b[:len(b)-2], at) // Most of it fits, whole lines among it.
+		return n, errors.Join(&os.PathError{Op: "write", Path: path, Err: syscall.ENOSPC}, err)
+	}
+	s.files[path].writeAt = s.writeAt
+	batch := []pluginapi.Record{record("t", 1, "1"), record("t", 2, "2"), record("t", 3, "3")}
+	results, err := s.Put(t.Context(), batch)
+	if err != nil || outcomes(results) != "rrr" || results[0].Outcome != pluginapi.Retry || results[0].Err.Code != "ENOSPC" {
+		t.Fatalf("got %v %v, want three retries for ENOSPC", results, err)
+	}
+	if got := content(t, path); got != "0\n" {
+		t.Errorf("the file holds %q, want nothing of the batch", got)
+	}
+	full = false
+	if results, err = s.Put(t.Context(), batch); err != nil || outcomes(results) != "aaa" {
+		t.Fatalf("got %v %v after there was room", results, err)
+	}
+	if got := content(t, path); got != "0\n1\n2\n3\n" {
+		t.Errorf("the file holds %q", got)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	for _, tc := range []struct {
+		name, path string
+		ok         bool
+	}{
+		{"new file", filepath.Join(dir, "new"), true},
+		{"new folders", filepath.Join(dir, "a", "b", "new"), true},
+		{"not known yet", filepath.Join(dir, "{topic}"), true},
+		{"a directory", dir, false},
+		{"no directory", "/dev/null/x", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := started(t, map[string]any{"path": tc.path})
+			if err := s.Check(t.Context()); (err == nil) != tc.ok {
+				t.Errorf("got %v, want it right: %v", err, tc.ok)
+			}
+		})
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("Check left %v, %v", entries, err)
 	}
 }
 

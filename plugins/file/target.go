@@ -17,7 +17,9 @@ var errNotRegular = errors.New("it is not a regular file")
 type target struct {
 	path string
 	file *os.File // Nil while it is not open.
-	used int64
+	used int64    // When it was put to last, in puts.
+
+	writeAt func(f *os.File, b []byte, at int64) (int, error) // See sink.writeAt.
 }
 
 // append adds lines, whole or not at all, and returns when they are on the
@@ -29,7 +31,7 @@ func (t *target) append(ctx context.Context, lines []byte) error {
 	}
 	end, err := t.cut()
 	if err == nil {
-		_, err = t.file.WriteAt(lines, end)
+		err = t.write(lines, end)
 	}
 	if err == nil {
 		err = t.file.Sync()
@@ -45,6 +47,15 @@ func (t *target) append(ctx context.Context, lines []byte) error {
 		return err
 	}
 	return unlock(t.file)
+}
+
+func (t *target) write(lines []byte, at int64) error {
+	if t.writeAt != nil {
+		_, err := t.writeAt(t.file, lines, at)
+		return err
+	}
+	_, err := t.file.WriteAt(lines, at)
+	return err
 }
 
 // acquire opens the file and locks it. A file that was moved away or removed
@@ -81,11 +92,12 @@ func (t *target) open() error {
 	f, err := openFile(t.path, os.O_RDWR)
 	if errors.Is(err, os.ErrNotExist) {
 		dir := filepath.Dir(t.path)
+		there := existing(dir)
 		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // As other programs' files: the umask decides.
 			return err
 		}
 		if f, err = openFile(t.path, os.O_RDWR|os.O_CREATE); err == nil {
-			err = syncDirectory(dir)
+			err = syncDirectories(there, dir)
 		}
 	}
 	if err != nil {
@@ -133,7 +145,32 @@ func (t *target) close() {
 	}
 }
 
-// syncDirectory makes a new file's name durable.
+// existing returns dir, or the nearest directory above it that is there.
+func existing(dir string) string {
+	for {
+		up := filepath.Dir(dir)
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) || up == dir {
+			return dir
+		}
+		dir = up
+	}
+}
+
+// syncDirectories makes the names of a new file and of the new directories it
+// stands in durable: those from dir up to there, which was there before.
+func syncDirectories(there, dir string) error {
+	for {
+		if err := syncDirectory(dir); err != nil {
+			return err
+		}
+		up := filepath.Dir(dir)
+		if dir == there || up == dir {
+			return nil
+		}
+		dir = up
+	}
+}
+
 func syncDirectory(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -143,23 +180,25 @@ func syncDirectory(dir string) error {
 	return errors.Join(ignoreUnsupported(err), d.Close())
 }
 
-// checkDirectory asks whether a file can be written at path.
-func checkDirectory(path string) error {
-	dir := filepath.Dir(path)
-	for {
-		info, err := os.Stat(dir)
-		if errors.Is(err, os.ErrNotExist) && filepath.Dir(dir) != dir {
-			dir = filepath.Dir(dir) // It will be made.
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if !info.IsDir() {
-			return fmt.Errorf("%s is not a directory: %w", dir, errNotRegular)
-		}
-		return writable(dir)
+// checkWritable asks whether the file at path can be written, or made.
+func checkWritable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("open %s: %w", path, errNotRegular)
+	case err == nil:
+		return writable(path)
+	case !errors.Is(err, os.ErrNotExist):
+		return err
 	}
+	dir := existing(filepath.Dir(path))
+	if info, err = os.Stat(dir); err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a directory: %w", dir, errNotRegular)
+	}
+	return writableDirectory(dir)
 }
 
 // lockPoll is how often a lock held by another is asked for again.
@@ -167,17 +206,19 @@ const lockPoll = 2 * time.Millisecond
 
 // lock takes the advisory lock on f, waiting until ctx ends.
 func lock(ctx context.Context, f *os.File) error {
+	if ok, err := tryLock(f); ok || err != nil {
+		return err
+	}
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
 	for {
-		ok, err := tryLock(f)
-		if ok || err != nil {
-			return err
-		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if ok, err := tryLock(f); ok || err != nil {
+			return err
 		}
 	}
 }

@@ -119,11 +119,12 @@ func (s *sink) address(r *pluginapi.Record) (*request, error) {
 	return req, nil
 }
 
-// escapeURL escapes a field for both a path and a query. An empty field, "."
-// and ".." would change the path itself: they leave a NUL byte for address to
-// find.
+// escapeURL escapes a field for both a path and a query. In the path an empty
+// field, "." and ".." would change the path itself: they leave a NUL byte for
+// address to find.
 func escapeURL(dst, field []byte) []byte {
-	if len(field) == 0 || string(field) == "." || string(field) == ".." {
+	inPath := bytes.IndexByte(dst, '?') < 0
+	if inPath && (len(field) == 0 || string(field) == "." || string(field) == "..") {
 		return append(dst, 0)
 	}
 	return append(dst, strings.ReplaceAll(url.QueryEscape(string(field)), "+", "%20")...)
@@ -178,7 +179,7 @@ func (s *sink) send(ctx context.Context, to *request, body []byte, contentType, 
 	if err = errors.Join(err, cerr); err != nil {
 		return pluginapi.Retried(unsent(err)) // The answer never ended: nothing is sure.
 	}
-	return s.statuses.result(resp, snippet(text))
+	return s.statuses.result(resp, s.snippet(text))
 }
 
 // unsent makes an error of the connection one the host can act on. A host that
@@ -202,14 +203,20 @@ func unsent(err error) *pluginapi.Error {
 	}
 }
 
-// snippet returns the beginning of an answer's body, one line of printable text.
-func snippet(body []byte) string {
+// snippet returns the beginning of an answer's body, one line of printable
+// text. A target may send back what it was sent: secrets are taken out.
+func (s *sink) snippet(body []byte) string {
 	text := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || r < ' ' {
 			return ' '
 		}
 		return r
-	}, string(body[:min(len(body), maxSnippet)]))
+	}, s.secrets.Replace(string(body[:min(len(body), 2*maxSnippet)])))
+	// What was cut may be the beginning of a secret, so more was looked at than
+	// is shown.
+	if len(text) > maxSnippet {
+		text = strings.ToValidUTF8(text[:maxSnippet], "")
+	}
 	return strings.TrimSpace(text)
 }
 

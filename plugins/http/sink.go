@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ type sink struct {
 	statuses *statuses
 	client   *http.Client
 	timeout  time.Duration
+	secrets  *strings.Replacer // Takes the settings' secrets out of a message.
 }
 
 // header is one configured header.
@@ -70,6 +72,7 @@ func (s *sink) Start(_ context.Context, cfg pluginapi.Config) error {
 	if s.statuses, err = newStatuses(cfg); err != nil {
 		return invalid("status", err)
 	}
+	s.secrets = newSecrets(cfg, s.headers)
 	s.include = len(cfg.Strings("include")) > 0
 	s.method = cfg.String("method")
 	s.batch = cfg.String("body") != "single"
@@ -123,6 +126,34 @@ func (s *sink) readHeaders(cfg pluginapi.Config) error {
 	}
 	s.headers = append(s.headers, header{name: "Authorization", value: value})
 	return nil
+}
+
+// minSecret is the length of the shortest secret that is looked for: hiding
+// shorter ones would hide anything.
+const minSecret = 4
+
+// newSecrets returns what takes the secrets of the settings out of a text: the
+// login, and headers without a placeholder.
+func newSecrets(cfg pluginapi.Config, headers []header) *strings.Replacer {
+	secrets := []string{cfg.String("password"), cfg.String("bearer_token")}
+	for _, h := range headers {
+		text, _ := h.value.Constant()
+		_, token, _ := strings.Cut(text, " ") // "Bearer …".
+		secrets = append(secrets, text, token)
+	}
+	if u, err := url.Parse(cfg.String("url")); err == nil && u.User != nil {
+		password, _ := u.User.Password()
+		secrets = append(secrets, password, base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+	}
+	// The longest first: of two that overlap it hides more.
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, secret := range secrets {
+		if len(secret) >= minSecret {
+			pairs = append(pairs, secret, "(secret)")
+		}
+	}
+	return strings.NewReplacer(pairs...)
 }
 
 func checkURL(text string) error {

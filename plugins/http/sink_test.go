@@ -351,7 +351,10 @@ func TestHTTP20FieldsAreEscaped(t *testing.T) {
 		{"a/b?c#d e", "2021-08-06T10:00:00+02:00", pluginapi.Accept},
 		{"../admin", "&x=1", pluginapi.Accept},
 		{"ü%41", "a b+c", pluginapi.Accept},
+		{"k", "", pluginapi.Accept},
+		{"k", "..", pluginapi.Accept},
 		{"..", "x", pluginapi.Reject},
+		{".", "x", pluginapi.Reject},
 		{"", "x", pluginapi.Reject},
 	} {
 		r := record(1, "{}")
@@ -385,6 +388,27 @@ func TestHeadersLoginAndIdempotency(t *testing.T) {
 	bad.Topic = "a\nb"
 	if res := putOne(t, s, bad); res.Outcome != pluginapi.Reject {
 		t.Errorf("a header with a line break: got %s, want reject", res.Outcome)
+	}
+}
+
+// A target that sends back what it was sent must not put a secret into a
+// message, which ends in dead letter headers.
+func TestSecretsAreNotSentBack(t *testing.T) {
+	srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = fmt.Fprintf(w, "bad request:\n%s %s %s", r.Header.Get("X-Api-Key"), strings.Repeat("x", 240), r.Header.Get("Authorization"))
+	})
+	userinfo := strings.Replace(srv.URL, "http://", "http://u:s3cr3t-url@", 1)
+	for _, values := range []map[string]any{
+		{"url": srv.URL, "headers": map[string]any{"X-Api-Key": "s3cr3t-key"}, "bearer_token": "s3cr3t-token" + strings.Repeat("z", 60)},
+		{"url": srv.URL, "headers": map[string]any{"Authorization": "Token s3cr3t-auth"}},
+		{"url": srv.URL, "username": "u", "password": "s3cr3t-word"},
+		{"url": userinfo, "headers": map[string]any{"X-Api-Key": "s3cr3t-key s3cr3t-url"}},
+	} {
+		got := putOne(t, started(t, values), record(1, "{}"))
+		if got.Outcome != pluginapi.Reject || !strings.Contains(got.Err.Message, "400 Bad Request: bad request: ") || strings.Contains(got.Err.Message, "s3cr") {
+			t.Errorf("%v: got %s %v, want a reject that shows no secret", values, got.Outcome, got.Err)
+		}
 	}
 }
 
