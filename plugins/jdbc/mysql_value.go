@@ -12,6 +12,7 @@ func (m *mysqlDB) value(c *column, v data.Value) (any, error) {
 		return binaryValue(c, v)
 	case kindJSON:
 		return jsonValue(c, v)
+	default:
 	}
 	switch v.Kind() {
 	case data.KindBool:
@@ -52,6 +53,7 @@ func (m *mysqlDB) value(c *column, v data.Value) (any, error) {
 		}
 	case data.KindString, data.KindTimestamp:
 		return mysqlMoment(c, v)
+	default:
 	}
 	text, ok := scalarText(v)
 	if !ok {

@@ -16,6 +16,7 @@ func (p *postgres) value(c *column, v data.Value) (any, error) {
 		return jsonValue(c, v)
 	case kindArray:
 		return postgresArray(c, v)
+	default:
 	}
 	text, err := postgresText(c, c.kind, v)
 	if err != nil {
@@ -77,6 +78,7 @@ func postgresText(c *column, kind columnKind, v data.Value) (string, error) {
 		default:
 			return momentText(t), nil
 		}
+	default:
 	}
 	if kind == kindInteger {
 		if text, ok := integerText(v); ok {

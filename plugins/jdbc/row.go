@@ -31,10 +31,10 @@ const (
 	codeVersion = "version"       // The version is missing.
 )
 
-// errUnknown says that a record has a field that the table, as far as we know it, has no column for.
-type errUnknown struct{ field, problem string }
+// unknownFieldError says that a record has a field that the table, as far as we know it, has no column for.
+type unknownFieldError struct{ field, problem string }
 
-func (e *errUnknown) Error() string {
+func (e *unknownFieldError) Error() string {
 	return fmt.Sprintf(`field %q: %s; add the column, drop the field by a transform, or set unknown_fields = "ignore"`, e.field, e.problem)
 }
 
@@ -108,7 +108,7 @@ func (b *rowBuilder) param(c *column, v data.Value) (any, error) {
 }
 
 // fields takes the fields of the record's value.
-func (b *rowBuilder) fields(r *pluginapi.Record) *errUnknown {
+func (b *rowBuilder) fields(r *pluginapi.Record) *unknownFieldError {
 	typed, ok := r.Value.Data()
 	if !ok {
 		return nil
@@ -139,7 +139,7 @@ func (b *rowBuilder) fields(r *pluginapi.Record) *errUnknown {
 	return nil
 }
 
-func (b *rowBuilder) field(name string, v data.Value) *errUnknown {
+func (b *rowBuilder) field(name string, v data.Value) *unknownFieldError {
 	i, ok := b.table.index[name]
 	switch {
 	case ok && !b.table.columns[i].generated:
@@ -148,9 +148,9 @@ func (b *rowBuilder) field(name string, v data.Value) *errUnknown {
 	case b.settings.ignoreUnknown:
 		return nil
 	case ok:
-		return &errUnknown{name, "the database makes the column's value itself"}
+		return &unknownFieldError{name, "the database makes the column's value itself"}
 	default:
-		return &errUnknown{name, "the table has no column of that name"}
+		return &unknownFieldError{name, "the table has no column of that name"}
 	}
 }
 

@@ -22,9 +22,7 @@ type sqliteDB struct {
 
 func openSQLite(dsn string, s *settings) (database, error) {
 	path := strings.TrimPrefix(dsn, "sqlite:")
-	if strings.HasPrefix(path, "//") {
-		path = strings.TrimPrefix(path, "//")
-	}
+	path = strings.TrimPrefix(path, "//")
 	switch {
 	case path == "" || path == ":memory:":
 		return nil, invalid("dsn: want the path of a database file, as in sqlite:/var/lib/app/orders.db")

@@ -69,7 +69,7 @@ func sqliteColumnKind(declared string) columnKind {
 		return kindText
 	case strings.Contains(upper, "BLOB"):
 		return kindBinary
-	case strings.Contains(upper, "REAL"), strings.Contains(upper, "FLOA"), strings.Contains(upper, "DOUB"):
+	case strings.Contains(upper, "REAL"), strings.Contains(upper, "FLOA"), strings.Contains(upper, "DOUB"): //nolint:misspell // SQLite's rule looks for these four letters.
 		return kindFloat
 	case upper == "ANY":
 		return kindAny

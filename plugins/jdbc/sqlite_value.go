@@ -18,6 +18,7 @@ func (l *sqliteDB) value(c *column, v data.Value) (any, error) {
 		return binaryValue(c, v)
 	case kindJSON:
 		return jsonValue(c, v)
+	default:
 	}
 	switch v.Kind() {
 	case data.KindBool:
@@ -53,6 +54,7 @@ func (l *sqliteDB) value(c *column, v data.Value) (any, error) {
 		if t, ok := momentOf(v.Str()); ok && c.kind == kindTimestamp {
 			return momentText(t), nil
 		}
+	default:
 	}
 	text, ok := scalarText(v)
 	if !ok {

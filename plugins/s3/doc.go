@@ -5,6 +5,6 @@
 //
 // # Delivery
 //
-// Records are accepted after the server confirmed their object. An object's name is made from the places in Kafka of the
-// records in it, so the same records put again replace their object, and no other records can.
+// Records are accepted after the server confirmed their object. An object's name is made from the places in Kafka,
+// timestamps and keys of the records in it, so the same records put again replace their object, and no other records can.
 package s3

@@ -198,6 +198,24 @@ func TestOutageIsNotTriedForEveryObject(t *testing.T) {
 	}
 }
 
+func TestEscape(t *testing.T) {
+	for _, tc := range []struct{ in, want string }{
+		{"", ""},
+		{"ü 日", "ü 日"},
+		{"\xff\xfea", "%FF%FEa"},
+		{".", "%2E"},
+		{"..", "%2E%2E"},
+		{"...", "..."},
+		{"a.b", "a.b"},
+		{"a=b/c%", "a%3Db%2Fc%25"},
+		{"\x00\x7f", "%00%7F"},
+	} {
+		if got := string(escape(nil, []byte(tc.in))); got != tc.want {
+			t.Errorf("%q: got %q, want %q", tc.in, got, tc.want)
+		}
+	}
+}
+
 func TestKeyTemplate(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"", ""},

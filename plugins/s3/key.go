@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/pluginapi/template"
@@ -87,19 +88,23 @@ func escape(dst, field []byte) []byte {
 		}
 		return dst
 	}
-	for _, b := range field {
-		if b < 0x20 || b == 0x7f || strings.IndexByte(`"#%'*/:=?\{}[]^`, b) >= 0 {
-			dst = append(dst, '%', hexDigits[b>>4], hexDigits[b&15])
+	for i := 0; i < len(field); {
+		r, size := utf8.DecodeRune(field[i:])
+		// A key is UTF-8.
+		if r < 0x20 || r == 0x7f || strings.ContainsRune(`"#%'*/:=?\{}[]^`, r) || (r == utf8.RuneError && size == 1) {
+			dst = append(dst, '%', hexDigits[field[i]>>4], hexDigits[field[i]&15])
 		} else {
-			dst = append(dst, b)
+			dst = append(dst, field[i:i+size]...)
 		}
+		i += size
 	}
 	return dst
 }
 
 // objectName returns the name, without its folder, of the object with the given records of batch. It is the same for the same
 // records in any order, and another for any others: two members of a group can hold records of one partition in turns, so
-// first and last offset would not tell them apart.
+// first and last offset would not tell them apart. Timestamps and keys tell a topic from the one it was before it was made
+// anew, whose id a host may not know.
 func objectName(batch []pluginapi.Record, indexes []int, extension string) string {
 	sorted := slices.Clone(indexes)
 	slices.SortFunc(sorted, func(a, b int) int {
@@ -115,6 +120,8 @@ func objectName(batch []pluginapi.Record, indexes []int, extension string) strin
 		buf = append(buf, r.Topic...)
 		buf = binary.BigEndian.AppendUint32(buf, uint32(r.Partition))
 		buf = binary.BigEndian.AppendUint64(buf, uint64(r.Offset))
+		buf = binary.BigEndian.AppendUint64(buf, uint64(r.Timestamp.UnixMilli()))
+		buf = r.Key.AppendText(buf)
 		hash.Write(buf)
 	}
 	first := &batch[sorted[0]]

@@ -29,7 +29,7 @@ of it: slashes, percent signs, control characters and the like in it are written
 or ".." as %2E or %2E%2E. A record that lacks what the template names, or whose key would be longer than 1,024 bytes, is rejected.
 
 The name in the folder is TOPIC-PARTITION-OFFSET-COUNT-HASH and an extension: partition and offset are those of the object's
-first record, with zeros in front so that names sort; the hash is over the places of all its records. The same records make the
+first record, with zeros in front so that names sort; the hash is over the places, timestamps and keys of all its records. The same records make the
 same name; that is what lets a batch that is put again replace what may have been stored, and only that. An application that
 needs each record once goes by topic, partition and offset (**include**).
 
