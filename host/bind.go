@@ -34,7 +34,7 @@ func (b *Bound) Topics() []string { return b.def.Topics }
 // Bind finds the plugin of each usable connector and checks the connector's
 // settings against the plugin's description. It opens nothing. A connector
 // with an error is left out and blocks no other. dev, if not empty, is the
-// embedded broker's bootstrap, for connectors without a kafka block.
+// embedded broker's bootstrap, which then stands in for every kafka block.
 func Bind(ctx context.Context, cfg *config.Config, catalog *loader.Catalog, dev []string) ([]*Bound, hcl.Diagnostics) {
 	var out []*Bound
 	var diags hcl.Diagnostics
@@ -65,11 +65,10 @@ func bind(ctx context.Context, cfg *config.Config, catalog *loader.Catalog, def 
 	diags = append(diags, d...)
 	b.chain = chain
 
-	switch k := cfg.Kafka[def.Kafka]; {
-	case k != nil:
-		b.kafka = connection(k)
-	case len(dev) > 0:
+	if len(dev) > 0 { // The embedded broker stands in for whatever the definition names.
 		b.kafka = kafka.Connection{Name: "embedded", Bootstrap: dev}
+	} else if k := cfg.Kafka[def.Kafka]; k != nil {
+		b.kafka = connection(k)
 	}
 	return b, diags
 }
@@ -89,15 +88,12 @@ func connection(k *config.Kafka) kafka.Connection {
 		DialTimeout: k.DialTimeout, RequestTimeout: k.RequestTimeout,
 	}
 	if k.TLS != nil {
-		c.TLS = &kafka.TLS{CAFile: k.TLS.CAFile, CertFile: k.TLS.CertFile, KeyFile: k.TLS.KeyFile}
+		c.TLS = &kafka.TLS{CAFile: k.TLS.CAFile, CertFile: k.TLS.CertFile, KeyFile: k.TLS.KeyFile, ServerName: k.TLS.ServerName}
 	}
 	if k.SASL != nil {
 		c.SASL = &kafka.SASL{
 			Mechanism: k.SASL.Mechanism, Username: k.SASL.Username.Reveal(),
-			Password: kafka.Secret(k.SASL.Password.Reveal()),
-		}
-		if k.SASL.Mechanism == kafka.MechanismOAuthBearer {
-			c.SASL.Token = c.SASL.Password
+			Password: kafka.Secret(k.SASL.Password.Reveal()), Token: kafka.Secret(k.SASL.Token.Reveal()),
 		}
 	}
 	return c

@@ -20,15 +20,15 @@ type connector struct {
 	def      *config.Connector
 	bound    *Bound
 	worker   string
-	metrics  *metrics.Registry
 	log      *slog.Logger
+	redact   func(string) string // Blots secrets out of what is shown.
 	stopTime time.Duration
 	maxBytes int // Of records held, per task.
 
 	mu    sync.Mutex
 	state sharetask.State // Of the connector itself. Guarded by mu.
 	err   error           // Why it is not running. Guarded by mu.
-	tasks []*taskSlot     // Set once by newConnector.
+	tasks []*taskSlot     // Set once by Worker.connector.
 }
 
 // taskSlot is one task over all its restarts.
@@ -38,9 +38,15 @@ type taskSlot struct {
 	log     *slog.Logger
 
 	mu   sync.Mutex
-	task *sharetask.Task // The current one; nil before the first. Guarded by mu.
-	err  error           // Why the last one ended. Guarded by mu.
-	over bool            // FAILED for good. Guarded by mu.
+	task runnable // The current one; nil before the first. Guarded by mu.
+	err  error    // Why the last one ended. Guarded by mu.
+	over bool     // FAILED for good. Guarded by mu.
+}
+
+// runnable is a [sharetask.Task] as the supervisor sees it.
+type runnable interface {
+	Run(ctx context.Context) error
+	Status() sharetask.Status
 }
 
 // run prepares the connector and runs its tasks until ctx ends.
@@ -82,18 +88,19 @@ func (c *connector) session(ctx context.Context) (err error) {
 	c.log.Info("connector started", "group", c.def.GroupID, "protocol", c.def.GroupProtocol, "tasks", len(c.tasks))
 	var wg sync.WaitGroup
 	for _, slot := range c.tasks {
-		wg.Go(func() { c.supervise(ctx, shared, slot) })
+		wg.Go(func() { slot.supervise(ctx, func() (runnable, error) { return c.task(shared, slot) }) })
 	}
 	wg.Wait()
 	return nil
 }
 
-// supervise runs one task, and again where that can help (docs/delivery.md).
-func (c *connector) supervise(ctx context.Context, shared *shared, slot *taskSlot) {
+// supervise runs one task, and another where that can help (docs/delivery.md),
+// until ctx ends.
+func (slot *taskSlot) supervise(ctx context.Context, next func() (runnable, error)) {
 	var backoff restartBackoff
 	for {
 		start := time.Now()
-		task, err := c.task(shared, slot)
+		task, err := next()
 		if err == nil {
 			slot.set(task, nil, false)
 			err = task.Run(ctx)
@@ -147,7 +154,7 @@ func (c *connector) set(s sharetask.State, err error) {
 	c.state, c.err = s, err
 }
 
-func (s *taskSlot) set(task *sharetask.Task, err error, over bool) {
+func (s *taskSlot) set(task runnable, err error, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.task, s.err, s.over = task, err, over
@@ -170,7 +177,6 @@ func (s *taskSlot) status(worker, version string) rest.TaskStatus {
 	if s.err != nil {
 		out.Trace = s.err.Error()
 	}
-	s.metrics.State(out.State == string(sharetask.StateRunning), out.Degraded != "")
 	return out
 }
 
@@ -185,12 +191,22 @@ func (c *connector) status() rest.Status {
 		Connector: rest.ConnectorStatus{State: string(state), WorkerID: c.worker, Version: version},
 	}
 	if err != nil {
-		out.Connector.Trace = err.Error()
+		out.Connector.Trace = c.redact(err.Error())
 	}
 	for _, s := range c.tasks {
-		out.Tasks = append(out.Tasks, s.status(c.worker, version))
+		t := s.status(c.worker, version)
+		t.Trace, t.Degraded = c.redact(t.Trace), c.redact(t.Degraded)
+		out.Tasks = append(out.Tasks, t)
 	}
 	return out
+}
+
+// measure brings the metrics of the tasks' states up to date.
+func (c *connector) measure() {
+	for _, s := range c.tasks {
+		t := s.status("", "")
+		s.metrics.State(t.State == string(sharetask.StateRunning), t.Degraded != "")
+	}
 }
 
 // info returns the connector's definition as the API shows it.
@@ -203,7 +219,7 @@ func (c *connector) info() rest.Info {
 }
 
 // task is where a definition becomes a task.
-func (c *connector) task(shared *shared, slot *taskSlot) (*sharetask.Task, error) {
+func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 	d := c.def
 	source, err := shared.source(slot.number, slot.log)
 	if err != nil {
@@ -222,9 +238,9 @@ func (c *connector) task(shared *shared, slot *taskSlot) (*sharetask.Task, error
 		Parallelism: d.Parallelism,
 		Batch:       sharetask.BatchPolicy{MaxRecords: batch, MaxBytes: int(d.Batch.MaxBytes), MaxWait: d.Batch.MaxWait},
 		Retry:       sharetask.RetryPolicy{Initial: d.Retry.Initial, Max: d.Retry.Max, MaxElapsed: d.Retry.MaxElapsed},
-		Breaker:     sharetask.BreakerPolicy{Failures: breakerFailures, Max: breakerMax},
-		Tolerance:   sharetask.Tolerance(d.Errors.Tolerance),
-		PutTimeout:  shared.putTimeout, StartTimeout: startTimeout, StopTimeout: c.stopTime,
+		Breaker:     sharetask.BreakerPolicy{Failures: d.Breaker.Failures, Max: d.Breaker.Max},
+		Tolerance:   sharetask.Tolerance(d.Errors.Tolerance), LogErrors: d.Errors.Log,
+		PutTimeout: shared.putTimeout, StartTimeout: startTimeout, StopTimeout: c.stopTime,
 		MaxOpenRecords: max(2*batch*d.Parallelism, minOpenRecords),
 		MaxOpenBytes:   max(c.maxBytes, int(d.Batch.MaxBytes)),
 	}
@@ -237,12 +253,14 @@ func (c *connector) task(shared *shared, slot *taskSlot) (*sharetask.Task, error
 	if !cfg.Ordered {
 		cfg.MaxDeliveryCount = d.Share.MaxDeliveryCount
 	}
-	return sharetask.New(cfg)
+	task, err := sharetask.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return task, nil
 }
 
 const (
-	breakerFailures = 3
-	breakerMax      = time.Minute
-	startTimeout    = time.Minute
-	minOpenRecords  = 1000
+	startTimeout   = time.Minute
+	minOpenRecords = 1000
 )

@@ -112,7 +112,7 @@ func (c *connector) topics(ctx context.Context, admin *kafka.Admin) ([]string, e
 	if c.def.DeadLetterQueue != nil {
 		exclude = append(exclude, c.def.DeadLetterQueue.Topic)
 	}
-	found, err := admin.MatchTopics(ctx, c.def.TopicsRegex, exclude...)
+	found, err := admin.MatchTopics(ctx, c.def.TopicPattern(), exclude...)
 	if err != nil {
 		return nil, err
 	}
@@ -214,9 +214,9 @@ func (s *shared) close(ctx context.Context) error {
 func (s *shared) source(task int, log *slog.Logger) (sharetask.Source, error) {
 	d := s.connector.def
 	client := fmt.Sprintf("sluice-%s-%s-%d", s.connector.worker, d.Name, task)
-	var regex string
+	regex := ""
 	if d.TopicsRegex != "" {
-		regex = "^(?:" + d.TopicsRegex + ")$"
+		regex = d.TopicPattern()
 	}
 	if d.GroupProtocol == config.GroupShare {
 		return sharegroup.New(sharegroup.Options{

@@ -39,6 +39,7 @@ type Config struct {
 	Retry            RetryPolicy
 	Breaker          BreakerPolicy
 	Tolerance        Tolerance
+	LogErrors        bool // Log each record that is dead-lettered.
 	PutTimeout       time.Duration
 	StartTimeout     time.Duration // Of making, starting and checking a sink.
 	StopTimeout      time.Duration // Of an ordered stop as a whole.

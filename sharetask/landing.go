@@ -250,6 +250,10 @@ func (t *Task) lettered(job *letterJob, now time.Time) {
 			continue
 		}
 		t.metrics.DeadLettered(l.cause, 1)
+		if t.cfg.LogErrors {
+			t.log.Warn("record dead-lettered", "topic", l.dead.Record.Topic, "partition", l.dead.Record.Partition,
+				"offset", l.dead.Record.Offset, "stage", string(l.dead.Stage), "cause", l.cause, "code", l.dead.Code, "err", l.dead.Message)
+		}
 		if t.cfg.Tolerance == ToleranceNone {
 			t.fail(recordError(l.dead.Record, l.dead.Stage, l.cause, &pluginapi.Error{Class: l.dead.Class, Code: l.dead.Code, Message: l.dead.Message}))
 		}

@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/sluicehq/sluice/test/kafkatest"
@@ -74,13 +74,11 @@ func idOf(t *testing.T, line []byte) int {
 type httpTarget struct {
 	server *httptest.Server
 	answer func(id int) int
-
-	mu   sync.Mutex
-	seen map[int]int // Records answered with a 2xx.
+	seen   [records]atomic.Int32 // Answers with a 2xx, by id.
 }
 
 func newHTTPTarget(t *testing.T) *httpTarget {
-	h := &httpTarget{seen: map[int]int{}}
+	h := &httpTarget{}
 	h.server = httptest.NewServer(http.HandlerFunc(h.serve))
 	t.Cleanup(h.server.Close)
 	return h
@@ -97,24 +95,20 @@ func (h *httpTarget) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	code := http.StatusNoContent
 	if h.answer != nil {
 		code = h.answer(id)
 	}
 	if code < 300 {
-		h.seen[id]++
+		h.seen[id].Add(1)
 	}
 	w.WriteHeader(code)
 }
 
 func (h *httpTarget) counts(n int) []int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	out := make([]int, n)
-	for id, k := range h.seen {
-		out[id] = k
+	for id := range out {
+		out[id] = int(h.seen[id].Load())
 	}
 	return out
 }
