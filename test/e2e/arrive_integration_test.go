@@ -82,6 +82,7 @@ connector "c" {
 }
 
 func TestEveryRecordArrives(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.Shared(t)
 	for _, m := range modes {
 		topic := kafkatest.Name(t)
@@ -108,6 +109,7 @@ func TestEveryRecordArrives(t *testing.T) {
 }
 
 func TestKillsLoseNothing(t *testing.T) {
+	t.Parallel()
 	c := kafkatest.Shared(t)
 	for _, m := range modes {
 		topic := kafkatest.Name(t)

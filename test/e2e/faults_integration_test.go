@@ -89,6 +89,7 @@ func headers(r *kgo.Record) map[string]string {
 }
 
 func TestOutageOfTwoMinutesDeadLettersNothing(t *testing.T) {
+	t.Parallel()
 	const n = 5_000
 	c := kafkatest.Shared(t)
 	topic, dlq := c.Topic(t, 2), "dlq."+kafkatest.Name(t)

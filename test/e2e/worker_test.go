@@ -120,6 +120,7 @@ func (w *worker) start() {
 	defer func() { _ = log.Close() }()
 	w.cmd = exec.Command(filepath.Join(bin, "sluice"), "run", w.dir)
 	w.cmd.Stdout, w.cmd.Stderr = log, log
+	dieWithParent(w.cmd)
 	if err := w.cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
