@@ -37,6 +37,7 @@ func genSchema(t *rapid.T, depth int) *data.Schema {
 			s.Fields = append(s.Fields, data.Field{Name: fmt.Sprintf("f%d", i), Schema: genSchema(t, depth-1)})
 		}
 		s.Index()
+	default: // Has no parts.
 	}
 	if rapid.Bool().Draw(t, "has default") {
 		s.Default = genValue(t, s)
@@ -105,8 +106,9 @@ func genValue(t *rapid.T, s *data.Schema) data.Value {
 			}
 		}
 		return data.StructValue(s, fields)
+	default:
+		return data.Null()
 	}
-	return data.Null()
 }
 
 // schemalessKinds are the kinds that need no schema to come through as they are.

@@ -88,6 +88,7 @@ func (f *foreignSchemas) schema(s *data.Schema) any {
 		of = f.number(s.Elem)
 	case data.KindMap:
 		of = []any{f.number(s.Key), f.number(s.Elem)}
+	default: // Null.
 	}
 	out := []any{int(s.Kind), name, s.Optional, foreignValue(s.Default), params, of}
 	if s.Version > 0 || s.Doc != "" {

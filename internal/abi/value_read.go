@@ -79,6 +79,7 @@ func intValue(s *data.Schema, n int64) data.Value {
 			if n >= 0 && n < int64(24*time.Hour) {
 				return data.Time(time.Duration(n))
 			}
+		default: // An int64, or not an integer kind.
 		}
 	}
 	return data.Int64(n)

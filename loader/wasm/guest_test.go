@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -16,13 +17,14 @@ import (
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
-// guests builds modules, each once for all tests, and holds the compilation
-// cache that goes with them.
+// guests builds and opens modules, each once for all tests, and holds the
+// compilation cache that goes with them.
 var guests = struct {
-	dir   string
-	mu    sync.Mutex
-	built map[string]string
-}{built: map[string]string{}}
+	dir    string
+	mu     sync.Mutex
+	built  map[string]string
+	opened map[string]*Module
+}{built: map[string]string{}, opened: map[string]*Module{}}
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "sluice-wasm-")
@@ -31,6 +33,12 @@ func TestMain(m *testing.M) {
 	}
 	guests.dir = dir
 	code := m.Run()
+	for _, m := range guests.opened {
+		if err := m.Close(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
@@ -61,20 +69,23 @@ func build(t testing.TB, name string) string {
 
 func cacheDir() string { return filepath.Join(guests.dir, "cache") }
 
+// open opens a guest. Tests with the same options share the module.
 func open(t testing.TB, name string, opts Options) *Module {
 	t.Helper()
 	if opts.CacheDir == "" {
 		opts.CacheDir = cacheDir()
 	}
-	m, err := Open(t.Context(), build(t, name), opts)
+	path, key := build(t, name), fmt.Sprint(name, opts)
+	guests.mu.Lock()
+	defer guests.mu.Unlock()
+	if m, ok := guests.opened[key]; ok {
+		return m
+	}
+	m, err := Open(context.WithoutCancel(t.Context()), path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := m.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	guests.opened[key] = m
 	return m
 }
 

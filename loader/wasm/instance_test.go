@@ -283,8 +283,8 @@ func TestLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`level=WARN msg="plugin log" connector=orders line="started a=1 g.wait=1m30s g.text=\"two words\""`,
-		`level=ERROR msg="plugin log" connector=orders line="from put n=1"`,
+		`level=WARN msg="plugin output" connector=orders line="started a=1 g.wait=1m30s g.text=\"two words\""`,
+		`level=ERROR msg="plugin output" connector=orders line="from put n=1"`,
 		`level=INFO msg="plugin output" connector=orders line="stopped without newline"`,
 	} {
 		if !strings.Contains(log.String(), want) {

@@ -47,11 +47,11 @@ func (o *output) to(l *slog.Logger) {
 func (o *output) log(ctx context.Context, level slog.Level, line []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.emit(ctx, min(max(level, slog.LevelDebug), slog.LevelError), "plugin log", line, len(line) > maxLine)
+	o.emit(ctx, min(max(level, slog.LevelDebug), slog.LevelError), line, len(line) > maxLine)
 }
 
 // emit writes one line. o.mu must be held.
-func (o *output) emit(ctx context.Context, level slog.Level, msg string, line []byte, isCut bool) {
+func (o *output) emit(ctx context.Context, level slog.Level, line []byte, isCut bool) {
 	if !o.logger.Enabled(ctx, level) {
 		return
 	}
@@ -63,7 +63,7 @@ func (o *output) emit(ctx context.Context, level slog.Level, msg string, line []
 	if isCut {
 		attrs = append(attrs, slog.Bool("cut", true))
 	}
-	o.logger.LogAttrs(ctx, level, msg, attrs...)
+	o.logger.LogAttrs(ctx, level, "plugin output", attrs...)
 }
 
 // settle reports lines that were dropped.
@@ -124,7 +124,7 @@ func (s *stream) Write(p []byte) (int, error) {
 		s.cut = s.cut || room < len(line)
 		if ended {
 			s.out.remember(s.level, s.line)
-			s.out.emit(context.Background(), s.level, "plugin output", bytes.TrimSuffix(s.line, []byte("\r")), s.cut)
+			s.out.emit(context.Background(), s.level, bytes.TrimSuffix(s.line, []byte("\r")), s.cut)
 			s.line, s.cut = s.line[:0], false
 		}
 		rest = after
