@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/loader/wasm"
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
@@ -24,6 +25,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(workerKey) != "" {
 		runWorker() // See kill_test.go.
 		return
+	}
+	if os.Getenv(warmKey) != "" {
+		os.Exit(runWarm())
 	}
 	os.Exit(testMain(m))
 }
@@ -42,6 +46,43 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
+}
+
+// buildGuest builds the WASM module. Under the race detector, which makes the
+// compiler twenty times slower, it is compiled into the cache by a test binary
+// without it: the cache is one per version of wazero, and in test binaries that
+// is "dev".
+func buildGuest(t *testing.T, path, cache string) {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", path, "./testdata/guest")
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build guest: %v\n%s", err, out)
+	}
+	if !raceEnabled {
+		return
+	}
+	warm := exec.CommandContext(t.Context(), "go", "test", "-count=1", ".")
+	warm.Env = append(os.Environ(), warmKey+"="+path, warmKey+"_CACHE="+cache)
+	if out, err := warm.CombinedOutput(); err != nil {
+		t.Fatalf("compile guest: %v\n%s", err, out)
+	}
+}
+
+// warmKey makes the test binary compile a module into a cache.
+const warmKey = "SLUICE_LOADER_TEST_WARM"
+
+func runWarm() int {
+	ctx := context.Background()
+	m, err := wasm.Open(ctx, os.Getenv(warmKey), wasm.Options{CacheDir: os.Getenv(warmKey + "_CACHE")})
+	if err == nil {
+		err = m.Close(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // drop puts the fixture into dir under the names.

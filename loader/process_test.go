@@ -36,8 +36,12 @@ func TestPutAnswers(t *testing.T) {
 	}
 	dir := t.TempDir()
 	drop(t, dir, "good")
-	c := newCatalog(t, CatalogOptions{Dirs: []string{dir}, Builtins: []pluginapi.Plugin{fixturePlugin()}})
-	for _, form := range []string{"process:good", "builtin:good"} {
+	cache := t.TempDir()
+	buildGuest(t, filepath.Join(dir, "good.wasm"), cache)
+	c := newCatalog(t, CatalogOptions{
+		Dirs: []string{dir}, Builtins: []pluginapi.Plugin{fixturePlugin()}, CacheDir: cache, DescribeTimeout: 2 * time.Minute,
+	})
+	for _, form := range []string{"process:good", "builtin:good", "wasm:good"} {
 		p, err := c.Resolve(t.Context(), form, Pin{})
 		if err != nil {
 			t.Fatal(err)
