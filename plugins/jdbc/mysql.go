@@ -97,6 +97,9 @@ func (m *mysqlDB) fault(ctx context.Context, err error) *fault {
 		return m.scrub.fault(faultLost, "connection", "the connection was lost: "+err.Error())
 	}
 	kind := mysqlKind(server)
+	if kind == faultOdd && strings.Contains(server.Message, "max_allowed_packet") {
+		kind = faultData // It has no number of its own.
+	}
 	if kind == faultTarget {
 		m.close()
 	}
