@@ -23,6 +23,7 @@ type Bound struct {
 	values map[string]any
 	chain  *convert.Chain // Nil leaves records as bytes.
 	kafka  kafka.Connection
+	dev    bool // kafka is the embedded broker.
 }
 
 // Name returns the connector's name.
@@ -66,11 +67,28 @@ func bind(ctx context.Context, cfg *config.Config, catalog *loader.Catalog, def 
 	b.chain = chain
 
 	if len(dev) > 0 { // The embedded broker stands in for whatever the definition names.
-		b.kafka = kafka.Connection{Name: "embedded", Bootstrap: dev}
+		b.dev, b.kafka = true, kafka.Connection{Name: "embedded", Bootstrap: dev}
 	} else if k := cfg.Kafka[def.Kafka]; k != nil {
 		b.kafka = connection(k)
 	}
 	return b, diags
+}
+
+// PluginProblems makes warnings of plugin files that cannot be used: they block
+// nothing but the connectors that need them.
+func PluginProblems(cfg *config.Config, problems []loader.Problem) hcl.Diagnostics {
+	var diags hcl.Diagnostics
+	for _, p := range problems {
+		d := &hcl.Diagnostic{
+			Severity: hcl.DiagWarning, Summary: "Plugin file cannot be used",
+			Detail: fmt.Sprintf("%s: %v. Connectors that do not need it are not affected.", p.Path, p.Err),
+		}
+		if at := cfg.Worker.Ranges.At("plugin_path"); at.Filename != "" {
+			d.Subject = &at
+		}
+		diags = append(diags, d)
+	}
+	return diags
 }
 
 // pin maps a plugin block to what the catalog wants of the file.
@@ -138,6 +156,16 @@ func (b *Bound) properties() map[string]string {
 	}
 	return out
 }
+
+// Shown returns a string setting of the plugin as it may be printed, secrets
+// blotted out; "" where it is not written.
+func (b *Bound) Shown(name string) string {
+	s, _ := b.def.ShownSettings(&b.plugin.Description, b.values)[name].(string)
+	return s
+}
+
+// Sink returns the name and form of the plugin, such as "jdbc (builtin)".
+func (b *Bound) Sink() string { return fmt.Sprintf("%s (%s)", b.plugin.Name, b.plugin.Form) }
 
 // Setting returns a string setting of the plugin, "" where it is not written.
 func (b *Bound) Setting(name string) string {

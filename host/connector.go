@@ -154,28 +154,28 @@ func (c *connector) set(s sharetask.State, err error) {
 	c.state, c.err = s, err
 }
 
-func (s *taskSlot) set(task runnable, err error, over bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.task, s.err, s.over = task, err, over
+func (slot *taskSlot) set(task runnable, err error, over bool) {
+	slot.mu.Lock()
+	defer slot.mu.Unlock()
+	slot.task, slot.err, slot.over = task, err, over
 }
 
 // status returns the task's state as the API shows it.
-func (s *taskSlot) status(worker, version string) rest.TaskStatus {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := rest.TaskStatus{ID: s.number, State: string(sharetask.StateUnassigned), WorkerID: worker, Version: version}
-	if s.over {
+func (slot *taskSlot) status(worker, version string) rest.TaskStatus {
+	slot.mu.Lock()
+	defer slot.mu.Unlock()
+	out := rest.TaskStatus{ID: slot.number, State: string(sharetask.StateUnassigned), WorkerID: worker, Version: version}
+	if slot.over {
 		out.State = string(sharetask.StateFailed)
-	} else if s.task != nil && s.err == nil {
-		st := s.task.Status()
+	} else if slot.task != nil && slot.err == nil {
+		st := slot.task.Status()
 		out.State, out.Degraded = string(st.State), st.Degraded
 		if st.Err != nil {
 			out.Trace = st.Err.Error()
 		}
 	}
-	if s.err != nil {
-		out.Trace = s.err.Error()
+	if slot.err != nil {
+		out.Trace = slot.err.Error()
 	}
 	return out
 }

@@ -140,7 +140,11 @@ func (s *shared) prepareGroup(ctx context.Context, admin *kafka.Admin, topics []
 		c.log.Warn("group prepared with a doubt", "group", d.GroupID, "warning", prepared.Warning)
 	}
 	if len(prepared.Missing) > 0 {
-		c.log.Warn("group configs this broker does not have", "group", d.GroupID, "settings", prepared.Missing)
+		level := slog.LevelWarn
+		if c.bound.dev { // It is known to lack some; nobody can do anything about it.
+			level = slog.LevelInfo
+		}
+		c.log.Log(ctx, level, "group configs this broker does not have", "group", d.GroupID, "settings", prepared.Missing)
 	}
 	s.lock = prepared.Lock
 	if !prepared.Renewal {

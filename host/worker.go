@@ -40,8 +40,11 @@ type Worker struct {
 // New returns a worker that listens already, so that a port in use is known
 // before anything is started. Close it if it is not run.
 func New(ctx context.Context, opts Options) (*Worker, error) {
-	w := &Worker{opts: opts, log: opts.Logger, metrics: metrics.New(opts.Version, opts.Commit)}
 	cfg := opts.Config.Worker
+	w := &Worker{
+		opts: opts, metrics: metrics.New(opts.Version, opts.Commit),
+		log: redacted(opts.Logger, opts.Config.Sources.Redact),
+	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
@@ -62,7 +65,7 @@ func New(ctx context.Context, opts Options) (*Worker, error) {
 func (w *Worker) connector(b *Bound, maxBytes int) *connector {
 	log := w.log.With("connector", b.def.Name)
 	c := &connector{
-		def: b.def, bound: b, worker: w.opts.Config.Worker.ID, metrics: w.metrics, log: log,
+		def: b.def, bound: b, worker: w.opts.Config.Worker.ID, log: log, redact: w.opts.Config.Sources.Redact,
 		stopTime: w.opts.Config.Worker.StopTimeout, maxBytes: maxBytes, state: sharetask.StateUnassigned,
 	}
 	for i := range b.def.Tasks {
@@ -83,7 +86,7 @@ func (w *Worker) Close() error { return w.listener.Close() }
 // within worker.stop_timeout, and the listener last. It returns nil after an
 // ordered stop.
 func (w *Worker) Run(ctx context.Context) error {
-	api := rest.New(w, rest.About{Version: w.opts.Version, Commit: w.opts.Commit}, w.metrics.Handler(), w.log)
+	api := rest.New(w, rest.About{Version: w.opts.Version, Commit: w.opts.Commit}, w.metricsHandler(), w.log)
 	server := rest.Listener(api)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(w.listener) }()
@@ -116,6 +119,18 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.log.Info("worker stopped")
 	return err
+}
+
+// metricsHandler serves the metrics, with the tasks' states as they are when
+// it is asked.
+func (w *Worker) metricsHandler() http.Handler {
+	next := w.metrics.Handler()
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		for _, c := range w.connectors {
+			c.measure()
+		}
+		next.ServeHTTP(rw, r)
+	})
 }
 
 // Connectors returns the names of the connectors, sorted.

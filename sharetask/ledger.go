@@ -82,19 +82,6 @@ func (l *ledger) acquire(ev *Acquired) *delivery {
 	return d
 }
 
-// move puts the open records of s whose state is from into state to and
-// returns their number.
-func (l *ledger) move(s span, from, to slotState) int {
-	n := 0
-	for i := s.lo; i < s.hi; i++ {
-		if s.d.slots[i].state == from {
-			s.d.slots[i].state = to
-			n++
-		}
-	}
-	return n
-}
-
 // decide closes the records of s that are open, with verdict v, which flush
 // hands out.
 func (l *ledger) decide(s span, v Verdict) int {

@@ -191,15 +191,20 @@ func (t *Task) dispatch(ctx context.Context, now time.Time) {
 			kept = append(kept, w)
 			continue
 		}
-		p := &put{writer: w, spans: spans, records: n}
-		p.ctx, p.cancel = context.WithCancel(ctx)
-		for _, s := range spans {
-			t.ledger.hold(s.d)
-		}
-		t.flying[p] = struct{}{}
-		w.puts <- p // Never blocks: an idle writer's channel is empty.
+		t.launch(ctx, w, spans, n)
 	}
 	t.idle = kept
+}
+
+// launch gives spans of n records to an idle writer.
+func (t *Task) launch(ctx context.Context, w *writer, spans []span, n int) {
+	p := &put{writer: w, spans: spans, records: n}
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	for _, s := range spans {
+		t.ledger.hold(s.d)
+	}
+	t.flying[p] = struct{}{}
+	w.puts <- p // Never blocks: an idle writer's channel is empty.
 }
 
 // event enters one event of the source.

@@ -2,6 +2,7 @@ package sharetask
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/sluicehq/sluice/pluginapi"
@@ -191,8 +192,4 @@ func (*Failed) event()       {}
 // ErrGroupKind is the error of a source whose group id is in use by a group of
 // another kind (a share heartbeat on a consumer group's name). Retrying does
 // not help; the group must be converted or another name chosen.
-var ErrGroupKind = errorString("the group id is in use by a group of another kind")
-
-type errorString string
-
-func (e errorString) Error() string { return string(e) }
+var ErrGroupKind = errors.New("the group id is in use by a group of another kind")

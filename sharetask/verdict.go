@@ -61,6 +61,7 @@ func judge(f failure, p RetryPolicy) (act action, wait time.Duration, draw bool,
 		return actAccept, 0, false, ""
 	case pluginapi.Reject:
 		return actGiveUp, 0, false, "rejected"
+	case pluginapi.Retry: // As the unknown, with a reason.
 	}
 	if f.leaving {
 		return actRelease, 0, false, ""

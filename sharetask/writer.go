@@ -58,14 +58,14 @@ type writer struct {
 	index   []int
 }
 
-// errSinkStart wraps the error of a sink that could not be made or started.
-type errSinkStart struct{ err error }
+// sinkStartError is the error of a sink that could not be made or started.
+type sinkStartError struct{ err error }
 
 // Error returns what starting the sink said.
-func (e *errSinkStart) Error() string { return fmt.Sprintf("start sink: %v", e.err) }
+func (e *sinkStartError) Error() string { return fmt.Sprintf("start sink: %v", e.err) }
 
 // Unwrap returns the cause.
-func (e *errSinkStart) Unwrap() error { return e.err }
+func (e *sinkStartError) Unwrap() error { return e.err }
 
 // ensure makes and starts the sink where there is none, or the old one is gone.
 func (w *writer) ensure(ctx context.Context) error {
@@ -78,7 +78,7 @@ func (w *writer) ensure(ctx context.Context) error {
 	if w.sink == nil {
 		s, err := w.make(ctx, w.number)
 		if err != nil {
-			return &errSinkStart{err}
+			return &sinkStartError{err}
 		}
 		w.sink = s
 	}
@@ -88,7 +88,7 @@ func (w *writer) ensure(ctx context.Context) error {
 	if err := w.sink.Start(ctx); err != nil {
 		// Stop is called once even if Start failed, and a sink is started once:
 		// the next try gets a new one.
-		err = &errSinkStart{err}
+		err = &sinkStartError{err}
 		if serr := w.sink.Stop(ctx); serr != nil {
 			err = errors.Join(err, fmt.Errorf("stop sink: %w", serr))
 		}

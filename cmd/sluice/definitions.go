@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-
-	"github.com/hashicorp/hcl/v2"
 
 	"github.com/sluicehq/sluice/host"
 	"github.com/sluicehq/sluice/host/config"
@@ -21,7 +18,7 @@ type definitions struct {
 	config  *config.Config
 	catalog *loader.Catalog
 	bound   []*host.Bound
-	diags   hcl.Diagnostics
+	diags   config.Diagnostics
 }
 
 // readDefinitions reads paths, finds the plugins and binds the connectors. It
@@ -32,17 +29,7 @@ func readDefinitions(ctx context.Context, paths, dev []string, log *slog.Logger)
 	d := &definitions{config: cfg, diags: diags}
 	d.catalog = newCatalog(cfg.Worker.PluginPath, filepath.Join(cfg.Worker.StateDir, "modules"), pins(cfg), log)
 	_, problems := d.catalog.Scan(ctx)
-	for _, p := range problems {
-		at := cfg.Worker.Ranges.At("plugin_path")
-		diag := &hcl.Diagnostic{
-			Severity: hcl.DiagWarning, Summary: "Plugin file cannot be used",
-			Detail: fmt.Sprintf("%s: %v. Connectors that do not need it are not affected.", p.Path, p.Err),
-		}
-		if at.Filename != "" {
-			diag.Subject = &at
-		}
-		d.diags = append(d.diags, diag)
-	}
+	d.diags = append(d.diags, host.PluginProblems(cfg, problems)...)
 	bound, diags := host.Bind(ctx, cfg, d.catalog, dev)
 	d.bound = bound
 	d.diags = append(d.diags, diags...)

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -102,16 +104,38 @@ func (f *devFlags) run(cmd *cobra.Command, paths []string) (err error) {
 		return &exitError{exitFailed, err}
 	}
 	defer func() { err = errors.Join(err, demo.close()) }()
-	fmt.Fprintf(cmd.OutOrStdout(), "embedded broker on %s, %s; Ctrl-C ends it\n", broker.Bootstrap()[0], plural(len(d.bound), "connector"))
-	if f.limit > 0 {
-		ctx, cancel = context.WithTimeout(ctx, f.limit)
-		defer cancel()
+	f.introduce(cmd.OutOrStdout(), broker, d)
+	return demo.run(ctx, d)
+}
+
+// introduce says what is about to be seen.
+func (f *devFlags) introduce(w io.Writer, broker *devbroker.Broker, d *definitions) {
+	fmt.Fprintf(w, "An embedded broker on %s stands in for Kafka. A sample order is sent to its\ntopic %q every %s, and taken from there by:\n\n",
+		broker.Bootstrap()[0], sample.Topic, f.every)
+	for _, b := range d.bound {
+		target := ""
+		for _, name := range []string{"path", "url", "dsn"} {
+			if s := b.Shown(name); s != "" {
+				target = " -> " + shorten(s)
+				break
+			}
+		}
+		fmt.Fprintf(w, "  %-18s %s%s\n", b.Name(), b.Sink(), target)
 	}
-	stop := demo.start(ctx)
-	err = runWorker(ctx, d, log)
-	cancel()
-	stop()
-	return err
+	end := "Ctrl-C ends it."
+	if f.limit > 0 {
+		end = fmt.Sprintf("It ends by itself after %s, or with Ctrl-C.", f.limit)
+	}
+	fmt.Fprintf(w, "\n%s This is what arrives:\n\n", end)
+}
+
+// shorten gives paths from the working directory where that is shorter.
+func shorten(target string) string {
+	wd, err := os.Getwd()
+	if err != nil {
+		return target
+	}
+	return strings.Replace(target, wd+string(filepath.Separator), "", 1)
 }
 
 // topics returns the topics to make: the sample's and all that are listed.
@@ -128,21 +152,25 @@ func (f *devFlags) topics(paths []string) []string {
 	return topics
 }
 
+// settle is the time the last records get to arrive before the worker stops.
+const settle = time.Second
+
 // demo is what goes on around the worker in `sluice dev`.
 type demo struct {
 	flags  *devFlags
 	broker *devbroker.Broker
-	say    func(who, what string)
+	say    *speaker
 	log    *slog.Logger
 	echo   *sample.Echo
 	watch  []func(ctx context.Context) error
+	sent   int // Orders. Written by the stream; read after it has ended.
 }
 
 // prepare makes what the sample's connectors need: a table for each SQLite
 // database, the echo; and arranges to watch what arrives.
 func (d *demo) prepare(ctx context.Context, bound []*host.Bound) error {
 	for _, b := range bound {
-		say := func(line string) { d.say(b.Name(), line) }
+		say := func(line string) { d.say.line(b.Name(), line) }
 		dsn, table, path := b.Setting("dsn"), b.Setting("table"), b.Setting("path")
 		switch {
 		case dsn != "" && table != "":
@@ -159,31 +187,59 @@ func (d *demo) prepare(ctx context.Context, bound []*host.Bound) error {
 		return nil
 	}
 	var err error
-	d.echo, err = sample.StartEcho(ctx, d.flags.echo, func(line string) { d.say("HTTP echo", line) })
+	d.echo, err = sample.StartEcho(ctx, d.flags.echo, func(line string) { d.say.line("HTTP echo", line) })
 	if err != nil {
 		return fmt.Errorf("%w (--echo names another address)", err)
 	}
 	return nil
 }
 
+// run runs the worker, the stream and the watchers until ctx ends or the time
+// is over: then the stream ends, what it sent arrives, the worker stops in
+// order, and the watchers have a last look.
+func (d *demo) run(ctx context.Context, defs *definitions) error {
+	streamCtx, stopStream := context.WithCancel(ctx)
+	if d.flags.limit > 0 {
+		streamCtx, stopStream = context.WithTimeout(ctx, d.flags.limit)
+	}
+	defer stopStream()
+	workCtx, stopWorker := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorker()
+	watchCtx, stopWatch := context.WithCancel(context.WithoutCancel(ctx))
+	wait := d.start(streamCtx, watchCtx)
+	context.AfterFunc(streamCtx, func() { time.AfterFunc(settle, stopWorker) })
+	err := runWorker(workCtx, defs, d.log)
+	stopStream()
+	stopWatch()
+	wait()
+	if err == nil {
+		d.say.summary(d.sent)
+	}
+	return err
+}
+
 // start sets the stream and the watchers off; the function it returns waits
-// for them after ctx has ended.
-func (d *demo) start(ctx context.Context) (wait func()) {
+// for them after both contexts have ended.
+func (d *demo) start(streamCtx, watchCtx context.Context) (wait func()) {
 	var wg sync.WaitGroup
-	run := func(what string, f func(context.Context) error) {
+	run := func(ctx context.Context, what string, f func(context.Context) error) {
 		wg.Go(func() {
 			if err := f(ctx); err != nil && ctx.Err() == nil {
 				d.log.Warn("sample stopped", "part", what, "err", err)
 			}
 		})
 	}
-	run("orders", func(ctx context.Context) error {
+	run(streamCtx, "orders", func(ctx context.Context) error {
 		return sample.Stream(ctx, d.flags.every, func(ctx context.Context, key, value []byte) error {
-			return d.broker.Produce(ctx, sample.Topic, key, value)
+			if err := d.broker.Produce(ctx, sample.Topic, key, value); err != nil {
+				return err
+			}
+			d.sent++
+			return nil
 		})
 	})
 	for _, w := range d.watch {
-		run("watch", w)
+		run(watchCtx, "watch", w)
 	}
 	return wg.Wait
 }
@@ -195,12 +251,28 @@ func (d *demo) close() error {
 	return d.echo.Close()
 }
 
-// newSpeaker returns a function that prints one line at a time.
-func newSpeaker(w io.Writer) func(who, what string) {
-	var mu sync.Mutex
-	return func(who, what string) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintf(w, "%-18s %s\n", who, what)
+// speaker prints what arrived, a line at a time, and counts it.
+type speaker struct {
+	mu     sync.Mutex
+	out    io.Writer      // Guarded by mu.
+	counts map[string]int // Lines by who. Guarded by mu.
+}
+
+func newSpeaker(w io.Writer) *speaker { return &speaker{out: w, counts: make(map[string]int)} }
+
+func (s *speaker) line(who, what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[who]++
+	fmt.Fprintf(s.out, "%-20s %s\n", who, what)
+}
+
+// summary says how many orders arrived where.
+func (s *speaker) summary(sent int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.out, "\nStopped in order. %s sent; arrived:\n", plural(sent, "order"))
+	for _, who := range slices.Sorted(maps.Keys(s.counts)) {
+		fmt.Fprintf(s.out, "  %-18s %d\n", who, s.counts[who])
 	}
 }

@@ -37,12 +37,15 @@ func (e *exitError) Error() string {
 // Unwrap returns the cause.
 func (e *exitError) Unwrap() error { return e.err }
 
-func main() {
+func main() { os.Exit(execute()) }
+
+// execute runs the command line and returns the exit code.
+func execute() int {
 	ctx, stop := signals()
 	err := newCommand().ExecuteContext(ctx)
 	stop()
 	if err == nil {
-		return
+		return 0
 	}
 	code := exitUsage // What cobra refuses is a wrong command line.
 	var exit *exitError
@@ -52,7 +55,7 @@ func main() {
 	if text := err.Error(); text != "" {
 		fmt.Fprintln(os.Stderr, "Error:", text)
 	}
-	os.Exit(code)
+	return code
 }
 
 // signals returns a context that ends at the first SIGINT or SIGTERM, which
@@ -79,6 +82,14 @@ func signals() (context.Context, func()) {
 	}
 }
 
+// wantPaths refuses a command line that names no definitions.
+func wantPaths(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("name at least one file or directory of definitions; see \"%s --help\"", cmd.CommandPath())
+	}
+	return nil
+}
+
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
@@ -91,6 +102,9 @@ func newCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; see \"%s --help\"", err, cmd.CommandPath())
+	})
 	root.AddCommand(runCommand(), devCommand(), validateCommand(), pluginCommand(), versionCommand())
 	return root
 }

@@ -19,7 +19,7 @@ func runCommand() *cobra.Command {
 		Long: "Run a worker with the connectors defined in PATH: files, or directories of *.hcl and\n" +
 			"*.hcl.json. A connector with a mistake is reported and left out; the others run.\n" +
 			"SIGTERM or Ctrl-C stops in order; a second one at once.",
-		Args: cobra.MinimumNArgs(1),
+		Args: wantPaths,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			log, err := newLogger(level)
 			if err != nil {

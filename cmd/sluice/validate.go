@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hashicorp/hcl/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/sluicehq/sluice/host/config"
@@ -17,7 +16,7 @@ func validateCommand() *cobra.Command {
 		Long: "Check the definitions in PATH and the settings of their plugins. Every problem is\n" +
 			"reported at once. Nothing is connected to. Exit code 2 means there are errors;\n" +
 			"warnings alone are fine.",
-		Args: cobra.MinimumNArgs(1),
+		Args: wantPaths,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			if err := checkOutput(format); err != nil {
 				return err
@@ -52,23 +51,13 @@ func validateCommand() *cobra.Command {
 }
 
 // tally counts the errors and warnings.
-func tally(diags hcl.Diagnostics) string {
-	n := 0
-	for _, d := range diags {
-		if d.Severity == hcl.DiagError {
-			n++
-		}
-	}
+func tally(diags config.Diagnostics) string {
+	n, _ := config.Count(diags)
 	return plural(n, "error") + warnings(diags)
 }
 
-func warnings(diags hcl.Diagnostics) string {
-	n := 0
-	for _, d := range diags {
-		if d.Severity == hcl.DiagWarning {
-			n++
-		}
-	}
+func warnings(diags config.Diagnostics) string {
+	_, n := config.Count(diags)
 	if n == 0 {
 		return ""
 	}

@@ -26,12 +26,7 @@ func place(r hcl.Range) string {
 // errorCount counts the errors, so that a caller sees whether a step added
 // some.
 func errorCount(diags hcl.Diagnostics) int {
-	n := 0
-	for _, d := range diags {
-		if d.Severity == hcl.DiagError {
-			n++
-		}
-	}
+	n, _ := Count(diags)
 	return n
 }
 
@@ -71,4 +66,22 @@ func tidy(diags hcl.Diagnostics, secrets *redactor) hcl.Diagnostics {
 		return nil
 	}
 	return out
+}
+
+// Diagnostics are problems found in definitions: the type that [Load] and
+// [Format] share, for callers that do not know HCL.
+type Diagnostics = hcl.Diagnostics
+
+// Count returns how many errors and warnings diags holds.
+func Count(diags Diagnostics) (errors, warnings int) {
+	for _, d := range diags {
+		switch d.Severity {
+		case hcl.DiagError:
+			errors++
+		case hcl.DiagWarning:
+			warnings++
+		case hcl.DiagInvalid:
+		}
+	}
+	return errors, warnings
 }

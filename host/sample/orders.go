@@ -14,6 +14,9 @@ import (
 // Topic is where the sample orders go.
 const Topic = "orders"
 
+// timeFormat has one length for all times.
+const timeFormat = "2006-01-02T15:04:05.000000Z"
+
 // Order is one sample order.
 type Order struct {
 	ID        int64       `json:"id"`
@@ -21,7 +24,7 @@ type Order struct {
 	Item      string      `json:"item"`
 	Quantity  int         `json:"quantity"`
 	Price     json.Number `json:"price"`
-	UpdatedAt string      `json:"updated_at"` // RFC 3339.
+	UpdatedAt string      `json:"updated_at"` // RFC 3339 with microseconds, so that texts sort as times do.
 }
 
 // String describes the order in a line.
@@ -42,7 +45,7 @@ func Stream(ctx context.Context, interval time.Duration, produce func(ctx contex
 		o := Order{
 			ID: id, Customer: customers[rand.N(len(customers))], Item: items[rand.N(len(items))],
 			Quantity: 1 + rand.N(5), Price: json.Number(fmt.Sprintf("%d.%02d", 1+rand.N(40), rand.N(100))),
-			UpdatedAt: time.Now().UTC().Format(time.RFC3339Nano),
+			UpdatedAt: time.Now().UTC().Format(timeFormat),
 		}
 		value, err := json.Marshal(o)
 		if err != nil {

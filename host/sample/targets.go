@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,7 +97,9 @@ func sqliteFile(dsn string) (string, error) {
 	return file, nil
 }
 
-// WatchTable calls say whenever rows were added to the table, until ctx ends.
+// WatchTable calls say with each order written to the table from now on, also
+// one that replaces a row of an earlier run, until ctx ends. It knows the
+// columns CreateTable makes; of another table it says nothing.
 func WatchTable(ctx context.Context, dsn, table string, say func(string)) error {
 	file, err := sqliteFile(dsn)
 	if err != nil {
@@ -107,19 +110,40 @@ func WatchTable(ctx context.Context, dsn, table string, say func(string)) error 
 		return fmt.Errorf("open %s: %w", file, err)
 	}
 	defer func() { _ = db.Close() }()
-	query := `SELECT count(*), coalesce(max(id), 0) FROM "` + strings.ReplaceAll(table, `"`, `""`) + `"`
-	seen := int64(-1)
-	return every(ctx, func() {
-		var rows, last int64
-		// A look that fails is made again at the next tick.
-		if err := db.QueryRowContext(ctx, query).Scan(&rows, &last); err != nil || last == seen {
-			return
+	query := `SELECT id, customer, item, quantity, CAST(price AS TEXT), updated_at FROM "` +
+		strings.ReplaceAll(table, `"`, `""`) + `" WHERE updated_at > ? ORDER BY updated_at LIMIT 1000`
+	seen := time.Now().UTC().Format(timeFormat)
+	return every(ctx, func(ctx context.Context) {
+		orders, err := readOrders(ctx, db, query, seen)
+		if err != nil {
+			return // A look that fails is made again at the next tick.
 		}
-		if seen >= 0 || rows > 0 {
-			say(fmt.Sprintf("%d rows, the last is order %d", rows, last))
+		for _, o := range orders {
+			say(o.String())
+			seen = o.UpdatedAt
 		}
-		seen = last
 	})
+}
+
+func readOrders(ctx context.Context, db *sql.DB, query, after string) (orders []Order, err error) {
+	rows, err := db.QueryContext(ctx, query, after)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var o Order
+		var price string
+		if err := rows.Scan(&o.ID, &o.Customer, &o.Item, &o.Quantity, &price, &o.UpdatedAt); err != nil {
+			return nil, err
+		}
+		if number, err := strconv.ParseFloat(price, 64); err == nil {
+			price = strconv.FormatFloat(number, 'f', 2, 64) // SQLite keeps 12.50 as 12.5.
+		}
+		o.Price = json.Number(price)
+		orders = append(orders, o)
+	}
+	return orders, rows.Err()
 }
 
 // WatchFile calls say with each order added to a file of JSON lines, until ctx
@@ -129,7 +153,7 @@ func WatchFile(ctx context.Context, path string, say func(string)) error {
 	if info, err := os.Stat(path); err == nil {
 		off = info.Size()
 	}
-	return every(ctx, func() {
+	return every(ctx, func(context.Context) {
 		f, err := os.Open(path)
 		if err != nil {
 			return // Not there yet.
@@ -150,16 +174,25 @@ func WatchFile(ctx context.Context, path string, say func(string)) error {
 	})
 }
 
-func every(ctx context.Context, look func()) error {
-	tick := time.NewTicker(300 * time.Millisecond)
+// every calls look again and again until ctx ends, and a last time after that,
+// so that nothing that arrived is left unsaid.
+func every(ctx context.Context, look func(ctx context.Context)) error {
+	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
 	for {
-		look()
+		look(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			look()
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+			defer cancel()
+			look(last)
 			return nil
 		}
 	}
 }
+
+const (
+	lookInterval = 300 * time.Millisecond
+	lastLook     = 2 * time.Second
+)
