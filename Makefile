@@ -39,8 +39,8 @@ build: ## bin/sluice, and all plugins into bin/plugins
 	@scripts/build-plugins '$(LDFLAGS)'
 
 .PHONY: demo
-demo: build ## see it work: embedded broker, sample orders, three sinks; Ctrl-C ends it
-	$(BIN)/sluice dev configs/quickstart.hcl
+demo: build ## see it work: embedded broker, sample orders, three sinks; ends by itself
+	$(BIN)/sluice dev --for 20s configs/quickstart.hcl
 
 .PHONY: test
 test: services ## the tests, with the services this machine has (test-deps installs all)
@@ -57,7 +57,7 @@ check: lint-tools ## format, lint, import direction, tidy, guest build
 	$(GO) test ./test/imports
 	GOOS=wasip1 GOARCH=wasm $(GO) build ./pluginapi ./pluginapi/data ./pluginapi/template ./pluginapi/guest
 	@for dir in $(SUBMODULES); do echo "checking $$dir"; (cd $$dir && $(GO) mod tidy -diff && \
-	  if grep -qs 'sluice/pluginapi/guest"' *.go; then export GOOS=wasip1 GOARCH=wasm; fi; $(GO) vet ./...); done
+	  if grep -qs 'sluice/pluginapi/guest"' *.go; then export GOOS=wasip1 GOARCH=wasm; fi; golangci-lint run ./...); done
 
 .PHONY: format
 format: lint-tools ## rewrite the Go files as check wants them
