@@ -58,13 +58,37 @@ func build(t testing.TB, name string) string {
 		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
 	if raceEnabled {
-		warm := exec.Command("go", "run", "./testdata/warm", cacheDir(), path)
+		// The race detector makes the compiler twenty times slower.
+		warm := exec.Command("go", "test", "-count=1", "-run=^TestWarmCache$", ".")
+		warm.Env = append(os.Environ(), warmDir+"="+cacheDir(), warmPath+"="+path)
 		if out, err := warm.CombinedOutput(); err != nil {
 			t.Fatalf("compile %s: %v\n%s", name, err, out)
 		}
 	}
 	guests.built[name] = path
 	return path
+}
+
+// The environment of TestWarmCache.
+const (
+	warmDir  = "SLUICE_TEST_WARM_DIR"
+	warmPath = "SLUICE_TEST_WARM_PATH"
+)
+
+// TestWarmCache is no test: it compiles a module into a cache for a run of the
+// tests under the race detector.
+func TestWarmCache(t *testing.T) {
+	dir, path := os.Getenv(warmDir), os.Getenv(warmPath)
+	if dir == "" {
+		t.Skip("it is run by other tests")
+	}
+	m, err := Open(t.Context(), path, Options{CacheDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 func cacheDir() string { return filepath.Join(guests.dir, "cache") }
