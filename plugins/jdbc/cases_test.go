@@ -269,6 +269,43 @@ func TestJDBC20TableChangedWhileRunning(t *testing.T) {
 	})
 }
 
+// TestJDBC20TypeChangedWhileRunning: a statement that the server has prepared knows the types of old.
+func TestJDBC20TypeChangedWhileRunning(t *testing.T) {
+	p := newPeer(t, postgresPeer)
+	p.exec(t, "CREATE TABLE changing (id INT, v INT)")
+	s := p.start(t, values{"table": "changing"})
+	for range 3 {
+		accepted(t, put(t, s, of("id", 1, "v", 1), of("id", 2, "v", "2")))
+	}
+	p.exec(t, "ALTER TABLE changing ALTER COLUMN v TYPE TEXT")
+	for range 3 {
+		accepted(t, put(t, s, of("id", 3, "v", "x"), of("id", 4, "v", "y")))
+		accepted(t, put(t, s, of("id", 5, "v", "z")))
+	}
+	p.want(t, "SELECT v, count(*) FROM changing GROUP BY v ORDER BY v", "1|3", "2|3", "x|3", "y|3", "z|3")
+}
+
+// TestPoolerLosesStatements: behind a pooler the server may not know what was prepared on another of its connections.
+func TestPoolerLosesStatements(t *testing.T) {
+	p := newPeer(t, postgresPeer)
+	p.exec(t, "CREATE TABLE pooled (id INT)")
+	s := p.start(t, values{"table": "pooled"})
+	for range 3 {
+		accepted(t, put(t, s, of("id", 1)))
+	}
+	db := s.db.(*postgres)
+	if f := db.exec(t.Context(), "DEALLOCATE ALL", nil); f != nil {
+		t.Fatal(f.err)
+	}
+	for range 3 {
+		accepted(t, put(t, s, of("id", 1)))
+	}
+	if !db.plain {
+		t.Error("statements are prepared again")
+	}
+	p.want(t, "SELECT count(*) FROM pooled", "6")
+}
+
 func TestJDBC22BadTopicMakesGoodTopicInsertTwice(t *testing.T) {
 	onEach(t, func(t *testing.T, p *peer) {
 		p.exec(t, "CREATE TABLE good (id INT PRIMARY KEY)", "CREATE TABLE bad (id INT PRIMARY KEY, v VARCHAR(5) NOT NULL)")

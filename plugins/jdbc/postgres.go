@@ -3,6 +3,7 @@ package jdbc
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,8 +15,17 @@ type postgres struct {
 	config *pgconn.Config
 	scrub  scrubber
 	conn   *pgconn.PgConn
+	// prepared holds the server's statements by text: nil after the first use of a text, prepared at its second. Full batches
+	// of one shape have one text, and its reading costs the server more than the rows.
+	prepared map[string]*pgconn.StatementDescription
+	names    int
+	forget   bool // The server's statements are to be dropped: the types they were made for may have changed.
+	plain    bool // A pooler stands between us and the server, and statements do not stay where they were prepared.
 	settings
 }
+
+// maxPrepared bounds the statements that a connection remembers.
+const maxPrepared = 64
 
 func openPostgres(dsn string, s *settings) (database, error) {
 	config, err := pgconn.ParseConfig(dsn)
@@ -37,7 +47,14 @@ func (p *postgres) quote(name string) string { return quoteWith(`"`, name) }
 func (p *postgres) maxParams() int           { return 65535 }
 func (p *postgres) numbered() bool           { return true }
 func (p *postgres) savepoints() bool         { return true }
-func (p *postgres) begin() string            { return "BEGIN" }
+
+func (p *postgres) begin() string {
+	if p.forget {
+		p.forget = false
+		return "DEALLOCATE ALL; BEGIN"
+	}
+	return "BEGIN"
+}
 
 func (p *postgres) insert(t *table, s *settings, sh *shape) (head, tail string) {
 	return onConflict(p, t, s, sh)
@@ -55,6 +72,7 @@ func (p *postgres) connect(ctx context.Context, _ bool) *fault {
 		return p.connectFault(err)
 	}
 	p.conn = conn
+	p.prepared, p.forget = make(map[string]*pgconn.StatementDescription), false
 	return nil
 }
 
@@ -112,7 +130,40 @@ func (p *postgres) exec(ctx context.Context, statement string, params []any) *fa
 			values[i], formats[i] = v, 1
 		}
 	}
-	return p.fault(ctx, p.conn.ExecParams(ctx, statement, values, nil, formats, nil).Read().Err)
+	prepared, err := p.prepare(ctx, statement)
+	switch {
+	case err != nil:
+		return p.fault(ctx, err)
+	case prepared == nil:
+		return p.fault(ctx, p.conn.ExecParams(ctx, statement, values, nil, formats, nil).Read().Err)
+	default:
+		return p.fault(ctx, p.conn.ExecStatement(ctx, prepared, values, formats, nil).Read().Err)
+	}
+}
+
+// prepare returns the server's statement for a text, nil at the text's first use.
+func (p *postgres) prepare(ctx context.Context, statement string) (*pgconn.StatementDescription, error) {
+	prepared, seen := p.prepared[statement]
+	if prepared != nil {
+		return prepared, nil
+	}
+	if p.plain {
+		return nil, nil
+	}
+	if len(p.prepared) >= maxPrepared {
+		p.dropPrepared()
+	}
+	if !seen {
+		p.prepared[statement] = nil
+		return nil, nil
+	}
+	p.names++
+	prepared, err := p.conn.Prepare(ctx, "sluice_"+strconv.Itoa(p.names), statement, nil)
+	if err != nil {
+		return nil, err
+	}
+	p.prepared[statement] = prepared
+	return prepared, nil
 }
 
 func (p *postgres) commit(ctx context.Context) (f *fault, unknown bool) {
@@ -138,6 +189,12 @@ func (p *postgres) commit(ctx context.Context) (f *fault, unknown bool) {
 	return f, true
 }
 
+// dropPrepared forgets the server's statements; the next transaction begins with their end.
+func (p *postgres) dropPrepared() {
+	clear(p.prepared)
+	p.forget = !p.plain
+}
+
 // fault classifies an error of an open connection and drops the connection if it is gone.
 func (p *postgres) fault(ctx context.Context, err error) *fault {
 	if err == nil {
@@ -152,6 +209,15 @@ func (p *postgres) fault(ctx context.Context, err error) *fault {
 		return p.scrub.fault(faultLost, "connection", "the connection was lost: "+err.Error())
 	}
 	kind := postgresKind(server.Code)
+	switch {
+	case server.Code == "26000" || server.Code == "42P05":
+		p.plain = true
+		p.dropPrepared()
+	case kind == faultStale, server.Code == "22P02", server.Code == "22003", server.Code == "22007", server.Code == "22008":
+		// A text that is no number, too large a one, no date: a statement was prepared for the types that columns had then.
+		// The rows are tried again without.
+		p.dropPrepared()
+	}
 	if kind == faultTarget || kind == faultLost || p.conn.IsClosed() {
 		// Behind the same address there may be another server by now, after a failover.
 		p.close()
@@ -164,7 +230,7 @@ func (p *postgres) fault(ctx context.Context, err error) *fault {
 // postgresKind classifies an SQLSTATE.
 func postgresKind(code string) faultKind {
 	switch code {
-	case "40001", "40P01", "55P03":
+	case "40001", "40P01", "55P03", "26000", "42P05":
 		return faultConflict
 	case "57014":
 		return faultTimeout
