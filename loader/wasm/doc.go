@@ -16,7 +16,7 @@
 // The engine looks for a context's end at each turn of a loop. That is what
 // stops a module that never returns. It is always on, as a sink waits for its
 // target most of the time: a put of 500 records of 1 KB to a Go guest that looks
-// at each takes 1.6 to 2.4 times as long with it (BenchmarkPut), a tight loop
+// at each takes 2 to 5 times as long with it (BenchmarkPut), a tight loop
 // over their bytes 8 to 33 times. Calls that recurse without a loop are not seen
 // by it: such a call is left behind on its goroutine, the instance is gone for
 // its caller, and the module's code stays in memory until it ends.
