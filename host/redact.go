@@ -66,6 +66,7 @@ func (r *redactor) attr(a slog.Attr) slog.Attr {
 		if clean := r.redact(text); clean != text {
 			v = slog.StringValue(clean)
 		}
+	default: // Numbers, times and the like hold no secret.
 	}
 	return slog.Attr{Key: a.Key, Value: v}
 }

@@ -162,7 +162,7 @@ type demo struct {
 	say    *speaker
 	log    *slog.Logger
 	echo   *sample.Echo
-	watch  []func(ctx context.Context) error
+	watch  []sample.Watch
 	sent   int // Orders. Written by the stream; read after it has ended.
 }
 
@@ -178,9 +178,9 @@ func (d *demo) prepare(ctx context.Context, bound []*host.Bound) error {
 				d.log.Warn("no sample table for this connector", "connector", b.Name(), "err", err)
 				continue
 			}
-			d.watch = append(d.watch, func(ctx context.Context) error { return sample.WatchTable(ctx, dsn, table, say) })
+			d.watch = append(d.watch, sample.WatchTable(dsn, table, say))
 		case path != "":
-			d.watch = append(d.watch, func(ctx context.Context) error { return sample.WatchFile(ctx, path, say) })
+			d.watch = append(d.watch, sample.WatchFile(path, say))
 		}
 	}
 	if d.flags.echo == "" {

@@ -70,7 +70,7 @@ func tidy(diags hcl.Diagnostics, secrets *redactor) hcl.Diagnostics {
 
 // Diagnostics are problems found in definitions: the type that [Load] and
 // [Format] share, for callers that do not know HCL.
-type Diagnostics = hcl.Diagnostics
+type Diagnostics = hcl.Diagnostics //nolint:errname // HCL's type has an Error method; the name is its own.
 
 // Count returns how many errors and warnings diags holds.
 func Count(diags Diagnostics) (errors, warnings int) {

@@ -97,10 +97,18 @@ func sqliteFile(dsn string) (string, error) {
 	return file, nil
 }
 
-// WatchTable calls say with each order written to the table from now on, also
-// one that replaces a row of an earlier run, until ctx ends. It knows the
-// columns CreateTable makes; of another table it says nothing.
-func WatchTable(ctx context.Context, dsn, table string, say func(string)) error {
+// Watch looks at a target until ctx ends.
+type Watch func(ctx context.Context) error
+
+// WatchTable returns a watch that calls say with each order made from now on
+// that is in the table, also where it replaces one of an earlier run. It knows
+// the columns CreateTable makes; of another table it says nothing.
+func WatchTable(dsn, table string, say func(string)) Watch {
+	seen := time.Now().UTC().Format(timeFormat)
+	return func(ctx context.Context) error { return watchTable(ctx, dsn, table, seen, say) }
+}
+
+func watchTable(ctx context.Context, dsn, table, seen string, say func(string)) error {
 	file, err := sqliteFile(dsn)
 	if err != nil {
 		return err
@@ -112,7 +120,6 @@ func WatchTable(ctx context.Context, dsn, table string, say func(string)) error 
 	defer func() { _ = db.Close() }()
 	query := `SELECT id, customer, item, quantity, CAST(price AS TEXT), updated_at FROM "` +
 		strings.ReplaceAll(table, `"`, `""`) + `" WHERE updated_at > ? ORDER BY updated_at LIMIT 1000`
-	seen := time.Now().UTC().Format(timeFormat)
 	return every(ctx, func(ctx context.Context) {
 		orders, err := readOrders(ctx, db, query, seen)
 		if err != nil {
@@ -146,13 +153,17 @@ func readOrders(ctx context.Context, db *sql.DB, query, after string) (orders []
 	return orders, rows.Err()
 }
 
-// WatchFile calls say with each order added to a file of JSON lines, until ctx
-// ends. The file need not be there yet.
-func WatchFile(ctx context.Context, path string, say func(string)) error {
+// WatchFile returns a watch that calls say with each order added from now on to
+// a file of JSON lines. The file need not be there yet.
+func WatchFile(path string, say func(string)) Watch {
 	var off int64
 	if info, err := os.Stat(path); err == nil {
 		off = info.Size()
 	}
+	return func(ctx context.Context) error { return watchFile(ctx, path, off, say) }
+}
+
+func watchFile(ctx context.Context, path string, off int64, say func(string)) error {
 	return every(ctx, func(context.Context) {
 		f, err := os.Open(path)
 		if err != nil {

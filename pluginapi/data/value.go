@@ -246,6 +246,7 @@ func (v Value) Get(name string) Value {
 				return entries[i].Value
 			}
 		}
+	default: // Has no parts.
 	}
 	return Value{}
 }
