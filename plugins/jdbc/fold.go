@@ -73,7 +73,7 @@ func (r *row) unfold() []*row {
 
 // replaces reports whether writing r alone is the same as writing head and then r.
 func (r *row) replaces(head *row) bool {
-	if false && !r.shape.covers(head.shape) {
+	if !r.shape.covers(head.shape) {
 		return false
 	}
 	if r.version.Kind() == data.KindMissing {
