@@ -17,9 +17,8 @@ func (t *Task) loop(ctx context.Context) error {
 	events, stop := src.Events(), ctx.Done()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var closed chan error  // Close is under way.
-	var closing time.Time  // Stopping: when flights are cancelled.
-	var deadline time.Time // Stopping: when all must be over.
+	var closed chan error // Close is under way.
+	var closing time.Time // Stopping: when flights are cancelled.
 	var failure error
 
 	// Puts end with the task, not with ctx: a stop lets them finish.
@@ -33,7 +32,7 @@ func (t *Task) loop(ctx context.Context) error {
 		}
 		if t.stopping && closed == nil && events != nil && len(t.flying) == 0 && t.letterJob == nil {
 			closed = make(chan error, 1)
-			closeCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+			closeCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), t.stopBy)
 			defer cancel()
 			go func() { closed <- src.Close(closeCtx) }()
 		}
@@ -61,8 +60,8 @@ func (t *Task) loop(ctx context.Context) error {
 		case <-stop:
 			stop = nil
 			t.stopping = true
-			deadline = time.Now().Add(t.cfg.StopTimeout)
-			closing = deadline.Add(-min(cancelBefore, t.cfg.StopTimeout/2))
+			t.stopBy = time.Now().Add(t.cfg.StopTimeout)
+			closing = t.stopBy.Add(-min(cancelBefore, t.cfg.StopTimeout/2))
 		case <-timer.C:
 		}
 		t.drain()

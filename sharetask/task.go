@@ -38,10 +38,15 @@ type Task struct {
 	full      bool      // The source said that nothing comes until something is decided.
 	slowUntil time.Time // Throttled: no put before.
 	stopping  bool
+	stopBy    time.Time // Stopping: when all must be over.
 	failed    error
 	room      Room // What the source was last told.
 	taken     Room // What it has delivered.
 }
+
+// minSinkStop is what a sink gets to stop, even where nothing is left of the
+// stop's time.
+const minSinkStop = 2 * time.Second
 
 // New returns a task. It opens nothing.
 func New(cfg Config) (*Task, error) {
@@ -121,7 +126,11 @@ func (t *Task) Run(ctx context.Context) error {
 		close(w.puts)
 	}
 	writers.Wait()
-	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.StopTimeout)
+	stopBy := time.Now().Add(minSinkStop)
+	if t.stopBy.After(stopBy) {
+		stopBy = t.stopBy
+	}
+	stopCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), stopBy)
 	defer cancel()
 	err = errors.Join(err, t.stopSinks(stopCtx))
 	if t.failed != nil {
