@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,11 +115,10 @@ func (f *devFlags) introduce(w io.Writer, broker *devbroker.Broker, d *definitio
 		broker.Bootstrap()[0], sample.Topic, f.every)
 	for _, b := range d.bound {
 		target := ""
-		for _, name := range []string{"path", "url", "dsn"} {
-			if s := b.Shown(name); s != "" {
-				target = " -> " + shorten(s)
-				break
-			}
+		if s := cmp.Or(b.Shown("path"), b.Shown("url")); s != "" {
+			target = " -> " + shorten(s)
+		} else if s := b.Shown("table"); s != "" {
+			target = " -> table " + s
 		}
 		fmt.Fprintf(w, "  %-18s %s%s\n", b.Name(), b.Sink(), target)
 	}
