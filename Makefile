@@ -23,7 +23,7 @@ LDFLAGS := -X $(MODULE)/internal/version.version=$(VERSION) -X $(MODULE)/interna
 SUBMODULES = $(patsubst %/go.mod,%,$(shell git ls-files -co --exclude-standard -- '*/go.mod'))
 
 # A test binary may wait for its turn to run a broker; see test/kafkatest.
-TEST_TIMEOUT ?= 20m
+TEST_TIMEOUT ?= 30m
 FUZZ_TIME    ?= 10s
 
 export PATH := $(TOOLS):$(PATH)
