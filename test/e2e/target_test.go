@@ -11,12 +11,13 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-
-	"github.com/sluicehq/sluice/test/kafkatest"
 )
 
 // target is where records land: it counts how often each id came.
 type target interface {
+	// arrived returns how many different ids are there. It is asked often, so
+	// it costs no look at each record.
+	arrived() int
 	// counts returns how often each id from 0 to n-1 is there.
 	counts(n int) []int
 }
@@ -24,20 +25,24 @@ type target interface {
 // fileTarget is a file of JSON lines. It is read on from where the last look
 // ended, since the sink only appends whole lines.
 type fileTarget struct {
-	t    *testing.T
-	path string
-	off  int64
-	seen []int
+	t        *testing.T
+	path     string
+	off      int64
+	seen     [records]int
+	distinct int
+}
+
+func (f *fileTarget) arrived() int {
+	f.t.Helper()
+	f.counts(0)
+	return f.distinct
 }
 
 func (f *fileTarget) counts(n int) []int {
 	f.t.Helper()
-	if f.seen == nil {
-		f.seen = make([]int, n)
-	}
 	file, err := os.Open(f.path)
 	if errors.Is(err, os.ErrNotExist) {
-		return f.seen
+		return f.seen[:n]
 	}
 	if err != nil {
 		f.t.Fatal(err)
@@ -50,23 +55,28 @@ func (f *fileTarget) counts(n int) []int {
 	for {
 		line, err := r.ReadBytes('\n')
 		if err != nil { // A line without its end was cut off by a kill, or is being written.
-			return f.seen
+			return f.seen[:n]
 		}
 		f.off += int64(len(line))
-		f.seen[idOf(f.t, line)]++
+		id, ok := idOf(line)
+		if !ok {
+			f.t.Fatalf("not a line of ours: %.80q", line)
+		}
+		if f.seen[id] == 0 {
+			f.distinct++
+		}
+		f.seen[id]++
 	}
 }
 
-// idOf reads the id of a line quickly: counting must not fall behind writing.
-func idOf(t *testing.T, line []byte) int {
-	t.Helper()
-	rest, ok := bytes.CutPrefix(line, []byte(`{"id":`))
+// idOf reads the id of a value of the harness's, with or without a line's end.
+// It is quick, since counting must not fall behind writing.
+func idOf(value []byte) (int, bool) {
+	rest, ok := bytes.CutPrefix(value, []byte(`{"id":`))
 	digits, rest, found := bytes.Cut(rest, []byte(","))
 	id, err := strconv.Atoi(string(digits))
-	if !ok || !found || err != nil || !bytes.HasSuffix(rest, []byte("\"}\n")) {
-		t.Fatalf("not a line of ours: %.80q", line)
-	}
-	return id
+	whole := bytes.HasSuffix(bytes.TrimSuffix(rest, []byte("\n")), []byte(`"}`))
+	return id, ok && found && err == nil && whole && id >= 0 && id < records
 }
 
 // httpTarget is a service that takes one record per request. answer may refuse
@@ -75,7 +85,11 @@ type httpTarget struct {
 	server *httptest.Server
 	answer func(id int) int
 	seen   [records]atomic.Int32 // Answers with a 2xx, by id.
+
+	distinct atomic.Int64
 }
+
+func (h *httpTarget) arrived() int { return int(h.distinct.Load()) }
 
 func newHTTPTarget(t *testing.T) *httpTarget {
 	h := &httpTarget{}
@@ -90,17 +104,17 @@ func (h *httpTarget) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	id, err := kafkatest.ID(body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+	id, ok := idOf(body)
+	if !ok {
+		http.Error(w, "not a record of ours", http.StatusBadRequest)
 		return
 	}
 	code := http.StatusNoContent
 	if h.answer != nil {
 		code = h.answer(id)
 	}
-	if code < 300 {
-		h.seen[id].Add(1)
+	if code < 300 && h.seen[id].Add(1) == 1 {
+		h.distinct.Add(1)
 	}
 	w.WriteHeader(code)
 }
