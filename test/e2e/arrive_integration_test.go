@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,27 +110,31 @@ func TestKillsLoseNothing(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.Shared(t)
 	for _, m := range modes {
-		topic := kafkatest.Name(t)
-		c.CreateTopic(t, topic, m.partitions, -1, nil)
-		c.Produce(t, topic, 0, records, 1000)
 		for _, f := range forms() {
 			t.Run(m.name+"/"+f.name, func(t *testing.T) {
+				topic := kafkatest.Name(t)
+				c.CreateTopic(t, topic, m.partitions, -1, nil)
 				dst, body := f.target(t)
-				w := newWorker(t, definitions(c, topic, kafkatest.Name(t), m.hcl+"\n"+body))
+				// Small puts by one writer, so that a kill falls among them.
+				small := "\n batch {\n max_records = 100\n }\n"
+				w := newWorker(t, definitions(c, topic, kafkatest.Name(t), strings.Replace(m.hcl, "parallelism = 4", "parallelism = 1", 1)+"\n"+body+small))
 				arrived := dst.arrived
-				before := 0
+				produced := 0
 				for k := range kills {
+					// Each kill has work in flight: a share of the records comes
+					// before it, and a quarter of that is waited for.
+					share := records / (kills + 1)
+					c.Produce(t, topic, produced, share, 1000)
+					produced += share
+					next := arrived() + share/4
 					w.start()
-					// At each kill there is work in flight: a part of the topic
-					// has arrived since the start, and much is left.
-					next := (k + 1) * records / (kills + 2)
 					await(t, 6*time.Minute, fmt.Sprintf("%d records arrive before kill %d", next, k+1), func() bool { return arrived() >= next })
 					w.kill()
-					if now := arrived(); now == records || now == before {
-						t.Errorf("kill %d fell where nothing was in flight: %d of %d there", k+1, now, records)
+					if now := arrived(); now == produced {
+						t.Errorf("kill %d fell where nothing was in flight: %d of %d there", k+1, now, produced)
 					}
-					before = arrived()
 				}
+				c.Produce(t, topic, produced, records-produced, 1000)
 				w.start()
 				await(t, 6*time.Minute, "every record is there", func() bool { return arrived() == records })
 				w.stop()
