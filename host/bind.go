@@ -32,17 +32,21 @@ func (b *Bound) Name() string { return b.def.Name }
 // Topics returns the topics the connector lists; none with a pattern.
 func (b *Bound) Topics() []string { return b.def.Topics }
 
-// Bind finds the plugin of each usable connector and checks the connector's
-// settings against the plugin's description. It opens nothing. A connector
-// with an error is left out and blocks no other. dev, if not empty, is the
+// Bind finds the plugin of each connector and checks the connector's settings
+// against the plugin's description, also where the definition has other errors,
+// so that all of them show at once. It opens nothing. A connector with an error
+// is left out and blocks no other. dev, if not empty, is the
 // embedded broker's bootstrap, which then stands in for every kafka block.
 func Bind(ctx context.Context, cfg *config.Config, catalog *loader.Catalog, dev []string) ([]*Bound, hcl.Diagnostics) {
 	var out []*Bound
 	var diags hcl.Diagnostics
-	for _, def := range cfg.Usable() {
+	for _, def := range cfg.Connectors {
+		if pin := cfg.Plugins[def.Sink.Name]; def.Sink.Name == "" || pin != nil && !pin.Usable {
+			continue // There is nothing to look for.
+		}
 		b, d := bind(ctx, cfg, catalog, def, dev)
 		diags = append(diags, d...)
-		if !d.HasErrors() {
+		if def.Usable && !d.HasErrors() {
 			out = append(out, b)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/sluicehq/sluice/host/config"
 	"github.com/sluicehq/sluice/host/metrics"
 	"github.com/sluicehq/sluice/host/rest"
+	"github.com/sluicehq/sluice/loader"
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/sharetask"
 )
@@ -80,7 +81,7 @@ func (c *connector) session(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.stopTime)
+		closeCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.closeTime())
 		defer cancel()
 		err = errors.Join(err, shared.close(closeCtx))
 	}()
@@ -93,6 +94,9 @@ func (c *connector) session(ctx context.Context) (err error) {
 	wg.Wait()
 	return nil
 }
+
+// closeTime is what of stop_timeout is left for closing what the tasks share.
+func (c *connector) closeTime() time.Duration { return min(c.stopTime/5, 5*time.Second) }
 
 // supervise runs one task, and another where that can help (docs/delivery.md),
 // until ctx ends.
@@ -132,7 +136,8 @@ func (slot *taskSlot) supervise(ctx context.Context, next func() (runnable, erro
 func permanent(err error) bool {
 	var failed *sharetask.FailedError
 	var stop *stopError
-	if errors.As(err, &failed) || errors.As(err, &stop) || errors.Is(err, sharetask.ErrGroupKind) {
+	if errors.As(err, &failed) || errors.As(err, &stop) || errors.Is(err, sharetask.ErrGroupKind) ||
+		errors.Is(err, loader.ErrChecksum) {
 		return true
 	}
 	var e *pluginapi.Error
@@ -240,7 +245,7 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 		Retry:       sharetask.RetryPolicy{Initial: d.Retry.Initial, Max: d.Retry.Max, MaxElapsed: d.Retry.MaxElapsed},
 		Breaker:     sharetask.BreakerPolicy{Failures: d.Breaker.Failures, Max: d.Breaker.Max},
 		Tolerance:   sharetask.Tolerance(d.Errors.Tolerance), LogErrors: d.Errors.Log,
-		PutTimeout: shared.putTimeout, StartTimeout: startTimeout, StopTimeout: c.stopTime,
+		PutTimeout: shared.putTimeout, StartTimeout: startTimeout, StopTimeout: c.stopTime - c.closeTime(),
 		MaxOpenRecords: max(2*batch*d.Parallelism, minOpenRecords),
 		MaxOpenBytes:   max(c.maxBytes, int(d.Batch.MaxBytes)),
 	}

@@ -206,7 +206,7 @@ func (s *shared) prepareLetters(ctx context.Context, admin *kafka.Admin, topics 
 func (s *shared) close(ctx context.Context) error {
 	var errs []error
 	if s.queue != nil {
-		errs = append(errs, s.queue.Close())
+		s.queue.Close(ctx)
 	}
 	if s.runner != nil {
 		errs = append(errs, s.runner.Close(ctx))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice/host/metrics"
 	"github.com/sluicehq/sluice/internal/kafka"
+	"github.com/sluicehq/sluice/loader"
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/sharetask"
 )
@@ -52,6 +53,7 @@ func TestTasksAreRestartedOnlyWhereThatHelps(t *testing.T) {
 		{"unavailable", fmt.Errorf("start: %w", pluginapi.NewError(pluginapi.Unavailable, "down", "down")), true},
 		{"fatal", fmt.Errorf("start: %w", pluginapi.NewError(pluginapi.Fatal, "no_table", "no table")), false},
 		{"invalid", pluginapi.NewError(pluginapi.Invalid, "mode", "no such mode"), false},
+		{"plugin file replaced", fmt.Errorf("start: %w", loader.ErrChecksum), false},
 		{"failed task", &sharetask.FailedError{Err: errors.New("record refused")}, false},
 		{"group of another kind", fmt.Errorf("join group: %w", sharetask.ErrGroupKind), false},
 		{"group of another kind, asked before", sortKafka(&kafka.GroupKindError{Group: "g", Is: kafka.KindClassic, Want: kafka.KindShare}), false},

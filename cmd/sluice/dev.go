@@ -95,6 +95,7 @@ func (f *devFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	}
 	defer broker.Close()
 	d := readDefinitions(ctx, paths, broker.Bootstrap(), log)
+	defer d.catalog.Close()
 	d.print(os.Stderr)
 	if d.diags.HasErrors() {
 		return &exitError{exitUsage, errors.New(tally(d.diags))}

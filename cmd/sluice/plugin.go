@@ -67,6 +67,7 @@ func pluginListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer catalog.Close()
 			found, problems := catalog.Scan(cmd.Context())
 			type row struct {
 				Name    string `json:"name"`
@@ -118,6 +119,7 @@ func pluginDescribeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer catalog.Close()
 			p, err := catalog.Resolve(cmd.Context(), args[0], loader.Pin{})
 			if err != nil {
 				return &exitError{exitPlugin, err}

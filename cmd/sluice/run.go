@@ -26,6 +26,7 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			d := readDefinitions(cmd.Context(), paths, nil, log)
+			defer d.catalog.Close()
 			d.print(os.Stderr)
 			return runWorker(cmd.Context(), d, log)
 		},
@@ -47,7 +48,6 @@ func runWorker(ctx context.Context, d *definitions, log *slog.Logger) error {
 	if len(d.bound) == 0 {
 		return &exitError{code: exitUsage, err: errors.New("no connector can be run")}
 	}
-	defer d.catalog.Close()
 	v := version.Get()
 	w, err := host.New(ctx, host.Options{
 		Config: d.config, Bound: d.bound, Logger: log, Version: v.Version, Commit: v.Commit,

@@ -26,6 +26,7 @@ func validateCommand() *cobra.Command {
 				return err
 			}
 			d := readDefinitions(cmd.Context(), paths, nil, log)
+			defer d.catalog.Close()
 			out := cmd.OutOrStdout()
 			if format == "json" {
 				if err := config.FormatJSON(out, d.diags, d.config.Sources); err != nil {

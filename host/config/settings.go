@@ -75,6 +75,9 @@ func has(list []pluginapi.Setting, name string) bool {
 	return slices.ContainsFunc(list, func(s pluginapi.Setting) bool { return s.Name == name })
 }
 
+// missing is how package settings calls a value that is not there.
+const missing = "is required"
+
 func check(tree *Tree, sources *Sources, list []pluginapi.Setting, what string) (map[string]any, hcl.Diagnostics) {
 	written := tree.aligned(list)
 	values, problems := settings.CheckValues(list, written)
@@ -85,6 +88,9 @@ func check(tree *Tree, sources *Sources, list []pluginapi.Setting, what string) 
 	}
 	var diags hcl.Diagnostics
 	for _, p := range problems {
+		if _, written := tree.names[pathKey(p.Path)]; written && p.Message == missing {
+			continue // What is wrong with its value has been said.
+		}
 		diags = append(diags, tree.diagnostic(p, list, what))
 	}
 	if sources == nil {
@@ -114,7 +120,7 @@ func (t *Tree) diagnostic(p settings.ValueProblem, list []pluginapi.Setting, wha
 	path := strings.Join(p.Path, ".")
 	detail := fmt.Sprintf("%s %s", path, p.Message)
 	switch {
-	case p.Message == "is required":
+	case p.Message == missing:
 		d := errorAt(at, "Missing setting", "%s %s is required.%s", path, what, helpOf(list, p.Path))
 		return d
 	case p.Suggestion != "":

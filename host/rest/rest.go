@@ -88,7 +88,7 @@ func New(worker Worker, about About, metrics http.Handler, log *slog.Logger) *Se
 	s.get("/connectors", s.connectors)
 	s.get("/connectors/{connector}", s.connector)
 	s.get("/connectors/{connector}/status", s.status)
-	s.mux.Handle("GET /metrics", metrics)
+	s.get("/metrics", metrics.ServeHTTP)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		s.fail(w, http.StatusNotFound, "HTTP 404 Not Found")
 	})

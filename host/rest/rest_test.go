@@ -51,6 +51,7 @@ func TestAnswersInKafkaConnectsShape(t *testing.T) {
 		{"healthy", "GET", "/healthz", s, 200, `{"status":"healthy"}`},
 		{"unhealthy", "GET", "/healthz", down, 503, `{"message":"stopping","status":"unhealthy"}`},
 		{"metrics", "GET", "/metrics", s, 200, `m`},
+		{"metrics, wrong method", "POST", "/metrics", s, 405, `{"error_code":405,"message":"HTTP 405 Method Not Allowed"}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			rec := httptest.NewRecorder()

@@ -86,7 +86,7 @@ func TestWatchTableSaysOrdersOfThisRunOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	db, err := sql.Open("sqlite", file)
+	db, err := sql.Open("sqlite", file+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func CreateTable(ctx context.Context, dsn, table string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 		return fmt.Errorf("make the database's folder: %w", err)
 	}
-	db, err := sql.Open("sqlite", file)
+	db, err := sql.Open("sqlite", file+"?_pragma=busy_timeout(2000)")
 	if err != nil {
 		return fmt.Errorf("open %s: %w", file, err)
 	}

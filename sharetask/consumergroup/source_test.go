@@ -84,7 +84,8 @@ func (b *bench) produceRecords(records ...*kgo.Record) {
 func (b *bench) committed(topic string, partition int32) int64 {
 	b.t.Helper()
 	offsets, err := kadm.NewClient(b.client).FetchOffsets(b.t.Context(), b.group)
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+	// On a new broker the coordinator's topic is only just being made.
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) && !kerr.IsRetriable(err) {
 		b.t.Fatal(err)
 	}
 	if o, ok := offsets.Lookup(topic, partition); ok {

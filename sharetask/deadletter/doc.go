@@ -27,8 +27,7 @@
 //
 // # Delivery
 //
-// Writes are idempotent and confirmed by every in-sync replica. A letter may be
-// in the topic twice only if the connection broke for so long that the
-// producer gave up waiting for an answer. The package makes no topic and
-// acknowledges no record.
+// Writes are idempotent and confirmed by every in-sync replica. A letter is in
+// the topic twice only if the queue was closed, or the worker died, while the
+// letter was on its way. The package makes no topic and acknowledges no record.
 package deadletter

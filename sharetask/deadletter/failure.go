@@ -3,7 +3,8 @@ package deadletter
 import (
 	"errors"
 
-	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // failure says what a failed write of a letter means.
@@ -20,28 +21,29 @@ const (
 // judge tells failures apart. Brokers refuse a batch as a whole, so tooLarge,
 // badTimestamp and badRecord say something about a letter only if it was alone.
 func judge(err error) failure {
-	var (
-		encoding sarama.PacketEncodingError
-		config   sarama.ConfigurationError
-	)
-	switch {
-	case errors.Is(err, sarama.ErrMessageSizeTooLarge), errors.Is(err, sarama.ErrMessageSetSizeTooLarge),
-		errors.As(err, &config), // "larger than configured": sarama's only one while producing.
-		errors.As(err, &encoding):
-		return tooLarge
-	case errors.Is(err, sarama.ErrInvalidTimestamp):
-		return badTimestamp
-	case errors.Is(err, sarama.ErrInvalidRecord):
-		return badRecord
-	case errors.Is(err, sarama.ErrTopicAuthorizationFailed), errors.Is(err, sarama.ErrClusterAuthorizationFailed),
-		errors.Is(err, sarama.ErrSASLAuthenticationFailed), errors.Is(err, sarama.ErrInvalidTopic),
-		errors.Is(err, sarama.ErrUnknownTopicOrPartition), errors.Is(err, sarama.ErrPolicyViolation),
-		errors.Is(err, sarama.ErrUnsupportedForMessageFormat), errors.Is(err, sarama.ErrShuttingDown),
-		errors.Is(err, sarama.ErrClosedClient), errors.Is(err, errClosed):
-		return refused
-	default:
-		return uncertain
+	for _, e := range []struct {
+		err error
+		is  failure
+	}{
+		{kerr.MessageTooLarge, tooLarge}, // The client's own word as well.
+		{kerr.RecordListTooLarge, tooLarge},
+		{kerr.InvalidTimestamp, badTimestamp},
+		{kerr.InvalidRecord, badRecord},
+		{kerr.TopicAuthorizationFailed, refused},
+		{kerr.ClusterAuthorizationFailed, refused},
+		{kerr.SaslAuthenticationFailed, refused},
+		{kerr.InvalidTopicException, refused},
+		{kerr.UnknownTopicOrPartition, refused},
+		{kerr.PolicyViolation, refused},
+		{kerr.UnsupportedForMessageFormat, refused},
+		{kgo.ErrClientClosed, refused},
+		{errClosed, refused},
+	} {
+		if errors.Is(err, e.err) {
+			return e.is
+		}
 	}
+	return uncertain
 }
 
 // next returns how to write a letter again after err, and whether to wait

@@ -3,10 +3,12 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/sluicehq/sluice/internal/kafka"
@@ -18,13 +20,11 @@ var (
 )
 
 const (
-	producerRetries = 60 // With producerBackoff about a minute and a half inside sarama.
-	closeGrace      = 5 * time.Second
+	closeGrace = 5 * time.Second
+	// largestMessage is what fits in the largest request brokers take by
+	// default (socket.request.max.bytes), its head left out.
+	largestMessage = 100<<20 - 64<<10
 )
-
-func producerBackoff(retries, _ int) time.Duration {
-	return min(50*time.Millisecond<<min(retries, 5), 1500*time.Millisecond)
-}
 
 // coordinates name a letter: one that is still on its way is not sent twice.
 type coordinates struct {
@@ -34,136 +34,135 @@ type coordinates struct {
 	offset    int64
 }
 
-// attempt is one letter handed to sarama. done is closed when err is set.
+// attempt is one letter handed to the client. done is closed when err is set.
 type attempt struct {
 	key  coordinates
-	cost int64
 	done chan struct{}
 	err  error
 }
 
-// producer is an idempotent sarama producer and what is on its way in it.
+// producer is an idempotent client and what is on its way in it. The client
+// writes a letter again, under the sequence number it had, until a broker
+// answers: an error means that the letter is not in the topic, unless the
+// client was closed first.
 type producer struct {
-	client sarama.Client
-	async  sarama.AsyncProducer
-	budget *semaphore.Weighted // Bytes on their way.
+	client *kgo.Client
+	budget *semaphore.Weighted // Bytes on their way; of a producer that sends one by one, messages.
 	most   int64
+	alone  bool
 
 	mu     sync.Mutex
 	open   map[coordinates]*attempt // Guarded by mu.
 	closed bool                     // No send begins any more. Guarded by mu.
 
-	senders  sync.WaitGroup // Sends at async's door.
-	readers  sync.WaitGroup // The two that read async's answers.
-	stopping chan struct{}  // Closed by close.
+	senders  sync.WaitGroup // Waiting for room.
+	stopping context.Context
+	stop     context.CancelFunc
+	trouble  atomic.Pointer[error] // Why the last connection failed; nil if it did not.
 }
 
-// newProducer connects a producer. alone sends every message in a batch of its
-// own.
+var (
+	_ kgo.HookBrokerConnect = (*producer)(nil)
+	_ kgo.HookBrokerE2E     = (*producer)(nil)
+)
+
+// newProducer makes a producer; it connects when first used. alone sends every
+// message in a batch of its own, by sending the next one after the answer.
 func newProducer(conn kafka.Connection, maxMessageBytes int, budget int64, alone bool) (*producer, error) {
-	conf, err := conn.Sarama()
-	if err != nil {
-		return nil, err
-	}
-	conf.Producer.RequiredAcks = sarama.WaitForAll
-	conf.Producer.Idempotent = true
-	conf.Net.MaxOpenRequests = 1
-	conf.Producer.Return.Successes = true
-	conf.Producer.Return.Errors = true
-	conf.Producer.Partitioner = func(string) sarama.Partitioner { return samePartition{} }
-	conf.Producer.MaxMessageBytes = maxMessageBytes
-	conf.Producer.Retry.Max = producerRetries
-	conf.Producer.Retry.BackoffFunc = producerBackoff
-	conf.Metadata.Retry.Max = 8
+	p := &producer{most: budget, alone: alone, open: make(map[coordinates]*attempt)}
 	if alone {
-		conf.Producer.Flush.MaxMessages = 1
+		p.most = 1
 	}
-	client, err := sarama.NewClient(conn.Bootstrap, conf)
+	p.budget = semaphore.NewWeighted(p.most)
+	opts, err := conn.Franz()
 	if err != nil {
 		return nil, err
 	}
-	async, err := sarama.NewAsyncProducerFromClient(client)
+	p.stopping, p.stop = context.WithCancel(context.Background())
+	p.client, err = kgo.NewClient(append(opts,
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(samePartition)),
+		kgo.ProducerBatchMaxBytes(int32(min(maxMessageBytes, largestMessage))), //nolint:gosec // Bounded.
+		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.MaxBufferedRecords(1<<30), // The budget bounds them.
+		kgo.WithHooks(p),
+	)...)
 	if err != nil {
-		return nil, errors.Join(err, client.Close())
+		p.stop()
+		return nil, err
 	}
-	p := &producer{
-		client: client, async: async, budget: semaphore.NewWeighted(budget), most: budget,
-		open: make(map[coordinates]*attempt), stopping: make(chan struct{}),
-	}
-	p.readers.Go(func() {
-		for m := range async.Successes() {
-			p.settle(m, nil)
-		}
-	})
-	p.readers.Go(func() {
-		for e := range async.Errors() {
-			p.settle(e.Msg, e.Err)
-		}
-	})
 	return p, nil
 }
 
 // samePartition keeps a letter on its source's partition, modulo the topic's.
-type samePartition struct{}
-
-// Partition returns the message's partition modulo partitions.
-func (samePartition) Partition(m *sarama.ProducerMessage, partitions int32) (int32, error) {
-	return m.Partition % partitions, nil
+func samePartition(string) func(*kgo.Record, int) int {
+	return func(r *kgo.Record, partitions int) int { return int(r.Partition) % partitions }
 }
 
-// RequiresConsistency is true: a partition without a leader is waited for.
-func (samePartition) RequiresConsistency() bool { return true }
-
-// send hands a message to sarama, waiting for room until ctx ends, and returns
-// the attempt, which settles by itself even when nobody waits for it. If the
-// same letter is on its way already, it returns that attempt.
-func (p *producer) send(ctx context.Context, key coordinates, m *sarama.ProducerMessage) *attempt {
-	p.mu.Lock()
-	if a := p.open[key]; a != nil {
-		p.mu.Unlock()
-		return a
+// OnBrokerConnect implements [kgo.HookBrokerConnect].
+func (p *producer) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err != nil {
+		p.trouble.Store(&err)
 	}
-	a := &attempt{key: key, cost: min(int64(size(m)), p.most), done: make(chan struct{})}
+}
+
+// OnBrokerE2E implements [kgo.HookBrokerE2E].
+func (p *producer) OnBrokerE2E(_ kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E) {
+	if err := e2e.Err(); err != nil {
+		p.trouble.Store(&err)
+	} else {
+		p.trouble.Store(nil)
+	}
+}
+
+// why returns what keeps letters from landing, nil if nothing is known to.
+func (p *producer) why() error {
+	if err := p.trouble.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// send hands a record to the client, waiting for room until ctx ends, and
+// returns the attempt, which settles by itself even when nobody waits for it.
+// If the same letter is on its way already, it returns that attempt.
+func (p *producer) send(ctx context.Context, key coordinates, r *kgo.Record) *attempt {
+	a := &attempt{key: key, done: make(chan struct{})}
+	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
 		a.err = errClosed
 		close(a.done)
 		return a
 	}
+	if open := p.open[key]; open != nil {
+		p.mu.Unlock()
+		return open
+	}
 	p.open[key] = a
 	p.senders.Add(1)
 	p.mu.Unlock()
 	defer p.senders.Done()
 
-	m.Metadata = a
-	if ctx.Err() != nil {
-		p.finish(a, errNotSent)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.stopping, cancel)()
+	cost := min(int64(size(r)), p.most)
+	if ctx.Err() != nil || p.budget.Acquire(ctx, cost) != nil {
+		if p.stopping.Err() != nil {
+			p.finish(a, errClosed)
+		} else {
+			p.finish(a, errNotSent)
+		}
 		return a
 	}
-	if err := p.budget.Acquire(ctx, a.cost); err != nil {
-		p.finish(a, errNotSent)
-		return a
-	}
-	select {
-	case p.async.Input() <- m:
-	case <-ctx.Done():
-		p.budget.Release(a.cost)
-		p.finish(a, errNotSent)
-	case <-p.stopping:
-		p.budget.Release(a.cost)
-		p.finish(a, errClosed)
-	}
+	// Not the caller's context: a letter that may have been sent is followed
+	// to its end, or a second try could double it.
+	p.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) {
+		p.budget.Release(cost)
+		p.finish(a, err)
+	})
 	return a
-}
-
-// settle takes sarama's answer.
-func (p *producer) settle(m *sarama.ProducerMessage, err error) {
-	a, ok := m.Metadata.(*attempt)
-	if !ok {
-		return
-	}
-	p.budget.Release(a.cost)
-	p.finish(a, err)
 }
 
 func (p *producer) finish(a *attempt, err error) {
@@ -174,39 +173,14 @@ func (p *producer) finish(a *attempt, err error) {
 	close(a.done)
 }
 
-// close refuses further sends, gives what is on its way closeGrace to land,
+// close refuses further sends, gives what is on its way until ctx ends to land,
 // then drops the connections, which fails the rest.
-func (p *producer) close() error {
+func (p *producer) close(ctx context.Context) {
 	p.mu.Lock()
-	if p.closed {
-		p.mu.Unlock()
-		return nil
-	}
 	p.closed = true
 	p.mu.Unlock()
-	close(p.stopping)
+	p.stop()
 	p.senders.Wait()
-	p.async.AsyncClose()
-	done := make(chan struct{})
-	go func() {
-		p.readers.Wait()
-		close(done)
-	}()
-	timer := time.NewTimer(closeGrace)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return p.client.Close()
-	case <-timer.C:
-	}
-	// Without a client nothing finds a leader any more, and every message
-	// fails as soon as its backoff is over.
-	err := p.client.Close()
-	timer.Reset(closeGrace)
-	select {
-	case <-done:
-	case <-timer.C:
-		err = errors.Join(err, errors.New("dead letters on their way did not settle"))
-	}
-	return err
+	_ = p.client.Flush(ctx) // Close settles what did not land.
+	p.client.Close()
 }

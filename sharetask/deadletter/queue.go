@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/IBM/sarama"
 
 	"github.com/sluicehq/sluice/internal/kafka"
 	"github.com/sluicehq/sluice/sharetask"
@@ -51,10 +50,9 @@ type Queue struct {
 	mu     sync.Mutex
 	alone  *producer // Made when first needed. Guarded by mu.
 	closed bool      // Guarded by mu.
-	making sync.WaitGroup
 }
 
-// Open connects the queue. ctx bounds only that. Errors are those of package
+// Open connects the queue, trying until ctx ends. Errors are those of package
 // internal/kafka.
 func Open(ctx context.Context, opts Options) (*Queue, error) {
 	if opts.Logger == nil {
@@ -69,63 +67,31 @@ func Open(ctx context.Context, opts Options) (*Queue, error) {
 	if opts.Topic == "" {
 		return nil, errors.New("open dead letter queue: it has no topic")
 	}
-	q := &Queue{opts: opts, log: opts.Logger}
-	p, err := q.connect(ctx, opts.MaxMessageBytes, false)
+	p, err := newProducer(opts.Connection, opts.MaxMessageBytes, opts.MaxBytes, false)
+	if err == nil {
+		if err = p.client.Ping(ctx); err != nil {
+			p.close(ctx)
+		}
+	}
 	if err != nil {
 		return nil, &kafka.Error{Action: fmt.Sprintf("open dead letter queue %q", opts.Topic), Kind: kafka.Kind(err), Err: err}
 	}
-	q.batched = p
-	return q, nil
+	return &Queue{opts: opts, log: opts.Logger, batched: p}, nil
 }
 
-// connect makes a producer, which knows no context: if ctx ends first, what
-// comes of it is closed behind the caller's back.
-func (q *Queue) connect(ctx context.Context, maxMessageBytes int, alone bool) (*producer, error) {
-	type result struct {
-		p   *producer
-		err error
-	}
-	done := make(chan result)
-	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
-		return nil, errClosed
-	}
-	q.making.Go(func() {
-		p, err := newProducer(q.opts.Connection, maxMessageBytes, q.opts.MaxBytes, alone)
-		select {
-		case done <- result{p, err}:
-		case <-ctx.Done():
-			if err == nil {
-				_ = p.close() // Nobody is left to tell.
-			}
-		}
-	})
-	q.mu.Unlock()
-	select {
-	case r := <-done:
-		return r.p, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-}
-
-// Close waits a few seconds for letters on their way, then drops the
-// connections. Writes still open end with an error.
-func (q *Queue) Close() error {
+// Close waits for letters on their way until ctx ends, five seconds at most,
+// then drops the connections. Writes still open end with an error.
+func (q *Queue) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closeGrace)
+	defer cancel()
 	q.mu.Lock()
 	q.closed = true
 	alone := q.alone
 	q.mu.Unlock()
-	err := q.batched.close()
+	q.batched.close(ctx)
 	if alone != nil {
-		err = errors.Join(err, alone.close())
+		alone.close(ctx)
 	}
-	q.making.Wait()
-	if err != nil {
-		return fmt.Errorf("close dead letter queue %q: %w", q.opts.Topic, err)
-	}
-	return nil
 }
 
 // Task returns the queue as task number n of the connector uses it. Closing
@@ -154,6 +120,7 @@ type pending struct {
 	index   int
 	form    form
 	bytes   int
+	by      *producer
 	attempt *attempt
 	last    error // Of an attempt before.
 }
@@ -165,6 +132,8 @@ func (q *Queue) write(ctx context.Context, task int, letters []sharetask.DeadLet
 	for i := range open {
 		open[i] = &pending{index: i}
 	}
+	slow := time.NewTicker(longestWait)
+	defer slow.Stop()
 	for pause := firstWait; ; pause = min(2*pause, longestWait) {
 		for _, p := range open {
 			q.send(ctx, p, &letters[p.index], from)
@@ -172,7 +141,7 @@ func (q *Queue) write(ctx context.Context, task int, letters []sharetask.DeadLet
 		waits := false
 		var again []*pending
 		for _, p := range open {
-			err := p.await(ctx)
+			err := q.await(ctx, p, slow.C)
 			if err == nil {
 				continue
 			}
@@ -211,11 +180,11 @@ func (q *Queue) write(ctx context.Context, task int, letters []sharetask.DeadLet
 
 // send begins an attempt.
 func (q *Queue) send(ctx context.Context, p *pending, l *sharetask.DeadLetter, from source) {
-	producer := q.batched
+	p.by = q.batched
 	if p.form.alone {
 		var err error
-		if producer, err = q.solo(ctx); err != nil {
-			p.attempt = &attempt{err: err, done: make(chan struct{})}
+		if p.by, err = q.solo(); err != nil {
+			p.by, p.attempt = q.batched, &attempt{err: err, done: make(chan struct{})}
 			close(p.attempt.done)
 			return
 		}
@@ -223,21 +192,25 @@ func (q *Queue) send(ctx context.Context, p *pending, l *sharetask.DeadLetter, f
 	r := l.Record
 	m := message(l, q.opts.Topic, from, p.form)
 	p.bytes = size(m)
-	p.attempt = producer.send(ctx, coordinates{topic: r.Topic, id: r.TopicID, partition: r.Partition, offset: r.Offset}, m)
+	p.attempt = p.by.send(ctx, coordinates{topic: r.Topic, id: r.TopicID, partition: r.Partition, offset: r.Offset}, m)
 }
 
-// await returns the attempt's outcome, or ctx's error when that ends first.
-func (p *pending) await(ctx context.Context) error {
-	select {
-	case <-p.attempt.done: // What is known counts, also when ctx has ended.
-		return p.attempt.err
-	default:
-	}
-	select {
-	case <-p.attempt.done:
-		return p.attempt.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// await returns the attempt's outcome, or ctx's error when that ends first. At
+// each tick of slow it says that something is being waited for.
+func (q *Queue) await(ctx context.Context, p *pending, slow <-chan time.Time) error {
+	for {
+		select {
+		case <-p.attempt.done: // What is known counts, also when ctx has ended.
+			return p.attempt.err
+		default:
+		}
+		select {
+		case <-p.attempt.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-slow:
+			q.log.Warn("dead letters not confirmed yet", "dead_letter_queue", q.opts.Topic, "err", p.by.why())
+		}
 	}
 }
 
@@ -245,8 +218,8 @@ func (p *pending) await(ctx context.Context) error {
 func (q *Queue) failed(ctx context.Context, l *sharetask.DeadLetter, p *pending, err error) error {
 	if ctx.Err() != nil && (errors.Is(err, errNotSent) || errors.Is(err, context.Cause(ctx))) {
 		err = context.Cause(ctx)
-		if p.last != nil && !errors.Is(p.last, errNotSent) {
-			err = fmt.Errorf("%w: %w", err, p.last)
+		if why := cmp.Or(p.by.why(), p.last); why != nil && !errors.Is(why, errNotSent) {
+			err = fmt.Errorf("%w: %w", err, why)
 		}
 	}
 	r := l.Record
@@ -257,33 +230,19 @@ func (q *Queue) failed(ctx context.Context, l *sharetask.DeadLetter, p *pending,
 }
 
 // solo returns the producer for letters that must not share a batch.
-func (q *Queue) solo(ctx context.Context) (*producer, error) {
+func (q *Queue) solo() (*producer, error) {
 	q.mu.Lock()
-	p, closed := q.alone, q.closed
-	q.mu.Unlock()
-	if closed {
+	defer q.mu.Unlock()
+	if q.closed {
 		return nil, errClosed
 	}
-	if p != nil {
-		return p, nil
+	if q.alone == nil {
+		// The broker says what is too large, not this client.
+		p, err := newProducer(q.opts.Connection, largestMessage, 1, true)
+		if err != nil {
+			return nil, err
+		}
+		q.alone = p
 	}
-	// Connecting takes a while; whoever is second throws its own away.
-	made, err := q.connect(ctx, int(sarama.MaxRequestSize)-(64<<10), true)
-	if err != nil {
-		return nil, err
-	}
-	q.mu.Lock()
-	p, closed = q.alone, q.closed
-	if p == nil && !closed {
-		q.alone = made
-	}
-	q.mu.Unlock()
-	switch {
-	case closed:
-		return nil, errors.Join(errClosed, made.close())
-	case p != nil:
-		return p, made.close()
-	default:
-		return made, nil
-	}
+	return q.alone, nil
 }

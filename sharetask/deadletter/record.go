@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/sharetask"
@@ -65,48 +65,43 @@ type source struct {
 	task                   int
 }
 
-// message builds the letter as a message for topic. Everything is copied:
+// message builds the letter as a record for topic. Everything is copied:
 // the record's memory may be used again when Write has returned.
-func message(l *sharetask.DeadLetter, topic string, s source, f form) *sarama.ProducerMessage {
+func message(l *sharetask.DeadLetter, topic string, s source, f form) *kgo.Record {
 	r := l.Record
-	m := &sarama.ProducerMessage{Topic: topic, Partition: r.Partition}
+	m := &kgo.Record{Topic: topic, Partition: r.Partition}
 	if r.TimestampType != pluginapi.NoTimestamp && !f.now {
 		m.Timestamp = r.Timestamp
 	}
 	if f.omit != all {
-		if b, ok := copied(r.Key); ok {
-			m.Key = sarama.ByteEncoder(b)
-		}
+		m.Key = copied(r.Key)
 		for _, h := range r.Headers {
-			b, _ := copied(h.Value) // Nil is a null value.
-			m.Headers = append(m.Headers, sarama.RecordHeader{Key: []byte(h.Key), Value: b})
+			m.Headers = append(m.Headers, kgo.RecordHeader{Key: h.Key, Value: copied(h.Value)})
 		}
 	}
 	if f.omit == nothing {
-		if b, ok := copied(r.Value); ok {
-			m.Value = sarama.ByteEncoder(b)
-		}
+		m.Value = copied(r.Value)
 	}
 	m.Headers = append(m.Headers, headers(l, s, f)...)
 	return m
 }
 
-// copied returns a copy of d's bytes, never nil unless d is absent.
-func copied(d pluginapi.Datum) ([]byte, bool) {
+// copied returns a copy of d's bytes, nil only if d is absent: a null.
+func copied(d pluginapi.Datum) []byte {
 	if d.IsAbsent() {
-		return nil, false
+		return nil
 	}
 	if b, ok := d.Bytes(); ok {
-		return append(make([]byte, 0, len(b)), b...), true
+		return append(make([]byte, 0, len(b)), b...)
 	}
-	return d.AppendText([]byte{}), true // As acquired it is bytes; a converted one still tells more than none.
+	return d.AppendText([]byte{}) // As acquired it is bytes; a converted one still tells more than none.
 }
 
-func headers(l *sharetask.DeadLetter, s source, f form) []sarama.RecordHeader {
+func headers(l *sharetask.DeadLetter, s source, f form) []kgo.RecordHeader {
 	r := l.Record
-	h := make([]sarama.RecordHeader, 0, 16)
+	h := make([]kgo.RecordHeader, 0, 16)
 	add := func(key, text string) {
-		h = append(h, sarama.RecordHeader{Key: []byte(key), Value: []byte(strings.ToValidUTF8(text, "\uFFFD"))})
+		h = append(h, kgo.RecordHeader{Key: key, Value: []byte(strings.ToValidUTF8(text, "\uFFFD"))})
 	}
 	add(headerTopic, r.Topic)
 	add(headerPartition, strconv.Itoa(int(r.Partition)))
@@ -164,15 +159,9 @@ func cut(text string, n int) string {
 	return text[:n] + "…"
 }
 
-// size returns the bytes a message's key, value and headers take.
-func size(m *sarama.ProducerMessage) int {
-	n := 0
-	if m.Key != nil {
-		n += m.Key.Length()
-	}
-	if m.Value != nil {
-		n += m.Value.Length()
-	}
+// size returns the bytes a record's key, value and headers take.
+func size(m *kgo.Record) int {
+	n := len(m.Key) + len(m.Value)
 	for _, h := range m.Headers {
 		n += len(h.Key) + len(h.Value)
 	}
