@@ -9,16 +9,15 @@ import (
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/pluginapi/sinktest"
 	"github.com/sluicehq/sluice/plugins/drop"
+	"github.com/sluicehq/sluice/test/plugintest"
 )
 
 func TestConformance(t *testing.T) {
-	for name, newSink := range map[string]maker{"direct": direct, "process": process(t)} {
-		t.Run(name, func(t *testing.T) {
-			sinktest.Run(t, func(testing.TB) sinktest.Target {
-				return sinktest.Target{New: func(t testing.TB) sinktest.Sink { return newSink(t, nil) }}
-			})
+	plugintest.EachForm(t, drop.Plugin(), true, func(t *testing.T, newSink plugintest.Maker) {
+		sinktest.Run(t, func(testing.TB) sinktest.Target {
+			return sinktest.Target{New: func(t testing.TB) sinktest.Sink { return newSink(t, nil) }}
 		})
-	}
+	})
 }
 
 func TestStopSaysHowMany(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/pluginapi/sinktest"
+	"github.com/sluicehq/sluice/plugins/file"
+	"github.com/sluicehq/sluice/test/plugintest"
 )
 
 // storedIDs reads the ids of the kit's records from every file below dir.
@@ -50,14 +52,15 @@ func storedIDs(t testing.TB, dir string) []string {
 // TestConformance runs the kit. The target fails by its folder going away: a
 // link that leads nowhere stands in its place.
 func TestConformance(t *testing.T) {
+	direct, process := plugintest.Direct(file.Plugin()), plugintest.Process(t, file.Plugin())
 	for _, tc := range []struct {
 		name    string
-		newSink maker
+		newSink plugintest.Maker
 		values  map[string]any
 		data    bool
 	}{
 		{"direct, one file", direct, map[string]any{"path": "out.jsonl"}, false},
-		{"process, one file", process(t), map[string]any{"path": "out.jsonl"}, false},
+		{"process, one file", process, map[string]any{"path": "out.jsonl"}, false},
 		{"direct, many files", direct, map[string]any{"path": "{topic}/{key}.jsonl", "include": []any{"key", "headers", "timestamp"}}, false},
 		{"direct, data by date", direct, map[string]any{"path": "{timestamp:2006-01-02}/{value.id}"}, true},
 	} {

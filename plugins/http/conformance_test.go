@@ -13,6 +13,8 @@ import (
 
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/pluginapi/sinktest"
+	httpsink "github.com/sluicehq/sluice/plugins/http"
+	"github.com/sluicehq/sluice/test/plugintest"
 )
 
 // service stores the ids of what it is sent, whole requests only.
@@ -82,13 +84,14 @@ func closedPort(t testing.TB) string {
 }
 
 func TestConformance(t *testing.T) {
+	direct, process := plugintest.Direct(httpsink.Plugin()), plugintest.Process(t, httpsink.Plugin())
 	for _, tc := range []struct {
 		name, body, path string
-		newSink          maker
+		newSink          plugintest.Maker
 		data             bool
 	}{
 		{"direct, single", "single", "/", direct, false},
-		{"process, single", "single", "/", process(t), false},
+		{"process, single", "single", "/", process, false},
 		{"direct, single, data", "single", "/{topic}/{offset}", direct, true},
 		{"direct, single, key in the path", "single", "/items/{key}?at={timestamp}", direct, false},
 		{"direct, array", "json_array", "/", direct, false},

@@ -10,6 +10,7 @@ import (
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/pluginapi/data"
 	"github.com/sluicehq/sluice/pluginapi/sinktest"
+	"github.com/sluicehq/sluice/test/plugintest"
 )
 
 // closedPort returns an address where nobody listens.
@@ -34,7 +35,7 @@ func TestConformance(t *testing.T) {
 		for _, mode := range []string{modeInsert, modeUpsert} {
 			t.Run(name+", "+mode, func(t *testing.T) {
 				p := newPeer(t, name)
-				eachForm(t, mode == modeUpsert, func(t *testing.T, newSink maker) {
+				plugintest.EachForm(t, Plugin(), mode == modeUpsert, func(t *testing.T, newSink plugintest.Maker) {
 					sinktest.Run(t, func(t testing.TB) sinktest.Target {
 						settings := values{"dsn": p.dsn, "table": "kit", "mode": mode}
 						pk := ""

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/pluginapi/sinktest"
+	"github.com/sluicehq/sluice/test/plugintest"
 	"github.com/sluicehq/sluice/test/s3test"
 )
 
@@ -91,7 +92,7 @@ func TestConformance(t *testing.T) {
 		{"gzip, in parts", true, values{"key": "k", "compression": "gzip", "part_size": "5MiB"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			eachForm(t, tc.data, func(t *testing.T, newSink maker) {
+			plugintest.EachForm(t, Plugin(), tc.data, func(t *testing.T, newSink plugintest.Maker) {
 				sinktest.Run(t, func(t testing.TB) sinktest.Target {
 					b := newBucket(t)
 					g, endpoint := newGate(t, b.endpoint)

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,19 +22,10 @@ import (
 )
 
 // Server is the running server of this test process.
-type Server struct {
-	process *service.Process
-	dir     string
-	address string
-}
+type Server struct{ address string }
 
 // shared is the one server of the process. It lives as long as the test process, over all its tests.
-var shared struct {
-	sync.Mutex
-	server    *Server
-	err       error
-	databases int
-}
+var shared service.Shared
 
 // User and Password are those of an account that may do everything, for tests that look for the password where it must not be.
 const (
@@ -54,15 +44,7 @@ func Main(m *testing.M) int {
 }
 
 // Stop stops the server of this process, if there is one.
-func Stop() {
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.server != nil && shared.server.process != nil {
-		shared.server.process.Stop(syscall.SIGTERM)
-		_ = os.RemoveAll(shared.server.dir)
-		shared.server = nil
-	}
-}
+func Stop() { shared.Stop() }
 
 // Start returns the server, which the first call starts. Without MariaDB on the machine the test is skipped.
 func Start(t testing.TB) *Server {
@@ -71,27 +53,17 @@ func Start(t testing.TB) *Server {
 	if install == "" || daemon == "" {
 		require.Service(t, "mariadb", "mariadbd and mariadb-install-db are not in PATH or /usr/sbin (apt-get install mariadb-server)")
 	}
-	shared.Lock()
-	defer shared.Unlock()
-	if address := os.Getenv(AddressVariable); address != "" && shared.server == nil {
-		shared.server = &Server{address: address}
+	address, err := shared.Start(os.Getenv(AddressVariable), plan(install, daemon))
+	if err != nil {
+		t.Fatalf("start MariaDB: %v", err)
 	}
-	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = start(install, daemon)
-	}
-	if shared.err != nil {
-		t.Fatalf("start MariaDB: %v", shared.err)
-	}
-	return shared.server
+	return &Server{address}
 }
 
 // Database makes an empty database for the test and returns its address, mysql://USER:PASSWORD@HOST:PORT/NAME.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	shared.Lock()
-	shared.databases++
-	name := fmt.Sprintf("test_%d_%d", os.Getpid(), shared.databases)
-	shared.Unlock()
+	name := shared.Database()
 	s.Exec(t, "", "CREATE DATABASE "+name+" CHARACTER SET utf8mb4")
 	return s.DSN(name)
 }
@@ -129,15 +101,11 @@ func (s *Server) Query(t testing.TB, dsn, query string) []string {
 	cmd := exec.CommandContext(t.Context(), find("mariadb"), "--no-defaults", "-h", host, "-P", port, "-u", User,
 		"--default-character-set=utf8mb4", "-N", "-B", "-e", query, dsn[strings.LastIndexByte(dsn, '/')+1:])
 	cmd.Env = append(os.Environ(), "MYSQL_PWD="+Password)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v: %s", query, err, out)
+	lines := service.Lines(t, query, cmd)
+	for i, line := range lines {
+		lines[i] = strings.ReplaceAll(line, "\t", "|")
 	}
-	text := strings.TrimRight(string(out), "\n")
-	if text == "" {
-		return nil
-	}
-	return strings.Split(strings.ReplaceAll(text, "\t", "|"), "\n")
+	return lines
 }
 
 func (s *Server) open(dsn string) (*sql.DB, error) {
@@ -165,70 +133,31 @@ func find(name string) string {
 	return path
 }
 
-func start(install, daemon string) (s *Server, err error) {
-	account, err := service.Unprivileged("mysql")
-	if err != nil {
-		return nil, err
+func plan(install, daemon string) service.Plan {
+	return service.Plan{
+		Name:    "mariadb",
+		Account: "mysql",
+		Setup:   fmt.Sprintf("CREATE USER '%s'@'%%' IDENTIFIED BY '%s';\nGRANT ALL ON *.* TO '%s'@'%%' WITH GRANT OPTION;\n", User, Password, User),
+		Signal:  syscall.SIGTERM,
+		Install: func(ctx context.Context, dir string) *exec.Cmd {
+			return exec.CommandContext(ctx, install, "--no-defaults", "--datadir="+filepath.Join(dir, "data"),
+				"--auth-root-authentication-method=normal", "--skip-test-db")
+		},
+		Run: func(dir, port string) *exec.Cmd {
+			// The zone is one that shows a client which forgets to set its own.
+			return exec.Command(daemon, "--no-defaults", "--datadir="+filepath.Join(dir, "data"), "--port="+port,
+				"--bind-address=127.0.0.1", "--skip-name-resolve", "--socket="+filepath.Join(dir, "s.sock"),
+				"--pid-file="+filepath.Join(dir, "pid"), "--init-file="+filepath.Join(dir, "setup"), "--default-time-zone=+02:00")
+		},
+		Ask: func(address string) error {
+			db, err := (&Server{address}).open("")
+			if err != nil {
+				return err
+			}
+			defer db.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			return db.PingContext(ctx)
+		},
 	}
-	dir, err := service.Folder("mariadb")
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.RemoveAll(dir)
-		}
-	}()
-	setup := filepath.Join(dir, "setup.sql")
-	statements := fmt.Sprintf("CREATE USER '%s'@'%%' IDENTIFIED BY '%s';\nGRANT ALL ON *.* TO '%s'@'%%' WITH GRANT OPTION;\n", User, Password, User)
-	if err := os.WriteFile(setup, []byte(statements), 0o600); err != nil {
-		return nil, err
-	}
-	for _, path := range []string{dir, setup} {
-		if err := account.Own(path); err != nil {
-			return nil, err
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	data := filepath.Join(dir, "data")
-	cmd := exec.CommandContext(ctx, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db")
-	cmd.Dir = dir
-	account.Run(cmd)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("mariadb-install-db: %w: %s", err, out)
-	}
-	address, err := service.Address()
-	if err != nil {
-		return nil, err
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	// The zone is one that shows a client which forgets to set its own.
-	run := exec.Command(daemon, "--no-defaults", "--datadir="+data, "--port="+port, "--bind-address=127.0.0.1", "--skip-name-resolve",
-		"--socket="+filepath.Join(dir, "s.sock"), "--pid-file="+filepath.Join(dir, "pid"), "--init-file="+setup, "--default-time-zone=+02:00")
-	run.Dir = dir
-	account.Run(run)
-	process, err := service.Start(run)
-	if err != nil {
-		return nil, err
-	}
-	s = &Server{process: process, dir: dir, address: address}
-	err = process.Ready(func() error {
-		db, err := s.open("")
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		return db.PingContext(ctx)
-	})
-	if err != nil {
-		process.Stop(syscall.SIGTERM)
-		return nil, err
-	}
-	return s, nil
 }

@@ -4,14 +4,10 @@ package postgrestest
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sort"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,19 +19,10 @@ import (
 )
 
 // Server is the running server of this test process.
-type Server struct {
-	process *service.Process
-	dir     string
-	address string
-}
+type Server struct{ address string }
 
 // shared is the one server of the process. It lives as long as the test process, over all its tests.
-var shared struct {
-	sync.Mutex
-	server    *Server
-	err       error
-	databases int
-}
+var shared service.Shared
 
 // AddressVariable is the environment variable that names a server already running, HOST:PORT, started by this package in
 // another process: a test that runs itself again, with another TZ say, needs no second server.
@@ -48,15 +35,7 @@ func Main(m *testing.M) int {
 }
 
 // Stop stops the server of this process, if there is one.
-func Stop() {
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.server != nil && shared.server.process != nil {
-		shared.server.process.Stop(syscall.SIGINT)
-		_ = os.RemoveAll(shared.server.dir)
-		shared.server = nil
-	}
-}
+func Stop() { shared.Stop() }
 
 // Start returns the server, which the first call starts. Without PostgreSQL on the machine the test is skipped.
 func Start(t testing.TB) *Server {
@@ -65,27 +44,17 @@ func Start(t testing.TB) *Server {
 	if bin == "" {
 		require.Service(t, "postgres", "initdb and postgres are not in PATH or /usr/lib/postgresql (apt-get install postgresql)")
 	}
-	shared.Lock()
-	defer shared.Unlock()
-	if address := os.Getenv(AddressVariable); address != "" && shared.server == nil {
-		shared.server = &Server{address: address}
+	address, err := shared.Start(os.Getenv(AddressVariable), plan(bin))
+	if err != nil {
+		t.Fatalf("start PostgreSQL: %v", err)
 	}
-	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = start(bin)
-	}
-	if shared.err != nil {
-		t.Fatalf("start PostgreSQL: %v", shared.err)
-	}
-	return shared.server
+	return &Server{address}
 }
 
 // Database makes an empty database for the test and returns its address, with the password of a superuser.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	shared.Lock()
-	shared.databases++
-	name := fmt.Sprintf("test_%d_%d", os.Getpid(), shared.databases)
-	shared.Unlock()
+	name := shared.Database()
 	conn, err := pgx.Connect(t.Context(), s.DSN("postgres"))
 	if err != nil {
 		t.Fatal(err)
@@ -126,16 +95,7 @@ func Exec(t testing.TB, dsn string, statements ...string) {
 // Query returns the rows of a query as psql, PostgreSQL's own client, prints them: columns separated by "|", null as "NULL".
 func (s *Server) Query(t testing.TB, dsn, query string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), psql(), "-X", "-A", "-t", "-q", "-P", "null=NULL", "-c", query, dsn)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v: %s", query, err, out)
-	}
-	text := strings.TrimRight(string(out), "\n")
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, "\n")
+	return service.Lines(t, query, exec.CommandContext(t.Context(), psql(), "-X", "-A", "-t", "-q", "-P", "null=NULL", "-c", query, dsn))
 }
 
 // psql returns the path of PostgreSQL's own client.
@@ -168,70 +128,30 @@ func binaries() string {
 	return ""
 }
 
-func start(bin string) (s *Server, err error) {
-	account, err := service.Unprivileged("postgres")
-	if err != nil {
-		return nil, err
+func plan(bin string) service.Plan {
+	return service.Plan{
+		Name:    "postgres",
+		Account: "postgres",
+		Setup:   Password,
+		Signal:  syscall.SIGINT,
+		Install: func(ctx context.Context, dir string) *exec.Cmd {
+			return exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres",
+				"-A", "scram-sha-256", "--pwfile", filepath.Join(dir, "setup"), "-E", "UTF8", "--locale=C", "--no-sync")
+		},
+		Run: func(dir, port string) *exec.Cmd {
+			// The zone is one that shows a client which forgets to set its own.
+			return exec.Command(filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"), "-p", port,
+				"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "timezone=America/New_York",
+				"-c", "deadlock_timeout=100ms", "-c", "max_prepared_transactions=0")
+		},
+		Ask: func(address string) error {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			conn, err := pgx.Connect(ctx, (&Server{address}).DSN("postgres"))
+			if err != nil {
+				return err
+			}
+			return conn.Close(ctx)
+		},
 	}
-	dir, err := service.Folder("postgres")
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.RemoveAll(dir)
-		}
-	}()
-	password := filepath.Join(dir, "password")
-	if err := os.WriteFile(password, []byte(Password), 0o600); err != nil {
-		return nil, err
-	}
-	for _, path := range []string{dir, password} {
-		if err := account.Own(path); err != nil {
-			return nil, err
-		}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	data := filepath.Join(dir, "data")
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-U", "postgres", "-A", "scram-sha-256",
-		"--pwfile", password, "-E", "UTF8", "--locale=C", "--no-sync")
-	initdb.Dir = dir
-	account.Run(initdb)
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w: %s", err, out)
-	}
-	address, err := service.Address()
-	if err != nil {
-		return nil, err
-	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	// The zone is one that shows a client which forgets to set its own.
-	cmd := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1",
-		"-c", "unix_socket_directories=", "-c", "timezone=America/New_York", "-c", "deadlock_timeout=100ms",
-		"-c", "max_prepared_transactions=0")
-	cmd.Dir = dir
-	account.Run(cmd)
-	process, err := service.Start(cmd)
-	if err != nil {
-		return nil, err
-	}
-	s = &Server{process: process, dir: dir, address: address}
-	err = process.Ready(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		conn, err := pgx.Connect(ctx, s.DSN("postgres"))
-		if err != nil {
-			return err
-		}
-		return conn.Close(ctx)
-	})
-	if err != nil {
-		process.Stop(syscall.SIGINT)
-		return nil, err
-	}
-	return s, nil
 }
