@@ -48,6 +48,6 @@ func (b *Batch) Free() {
 	if b.slab == nil {
 		return
 	}
-	b.pool.putSlab(b.slab, b.Records)
+	b.pool.putSlab(b.slab)
 	b.slab, b.Records = nil, nil
 }

@@ -51,6 +51,7 @@ func (d *Decoder) Decode(raw []byte, from Source, acquired []Range) (*Batch, err
 	}
 	t.lose(math.MaxInt64, tail)
 	b.Gaps = t.gaps
+	b.slab.records = b.Records
 	clear(d.frames) // They point into raw.
 	if cap(d.frames) > maxFrames {
 		d.frames = nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -163,6 +164,8 @@ func TestOutcome(t *testing.T) {
 		{name: "truncated only", raw: ten(5)[:60], acquired: []Range{{0, 9}}, want: "m0-9"},
 		{name: "checksum in the middle", raw: join(ten(0), flip(ten(10), 80), ten(20)), acquired: []Range{{0, 29}}, want: "r0-9 c10-19 r20-29", err: "checksum is"},
 		{name: "checksum, holes around", raw: join(ten(0), flip(ten(20), 80), ten(40)), acquired: []Range{{0, 49}}, want: "r0-9 m10-19 c20-29 m30-39 r40-49", err: "checksum is"},
+		{name: "checksum, then a hole apart", raw: join(flip(ten(0), 80), ten(10), ten(30)), acquired: []Range{{0, 39}}, want: "c0-9 r10-19 g20-29 r30-39"},
+		{name: "checksum twice", raw: join(flip(ten(0), 80), flip(ten(10), 80), ten(30)), acquired: []Range{{0, 39}}, want: "c0-9 c10-19 m20-29 r30-39"},
 		{name: "checksum, first", raw: join(flip(ten(10), 80), ten(20)), acquired: []Range{{5, 22}}, want: "m5-9 c10-19 r20-22"},
 		{name: "checksum, last", raw: join(ten(0), flip(ten(10), 80)), acquired: []Range{{0, 25}}, want: "r0-9 c10-19 m20-25"},
 		{name: "checksum, last delta too small", raw: join(flip(some(0, 0x41, upTo(66)...), lastDeltaAt+3), ten(66)), acquired: []Range{{0, 67}}, want: "c0-1 m2-65 r66-67"},
@@ -173,6 +176,7 @@ func TestOutcome(t *testing.T) {
 		{name: "repeated", raw: join(ten(0), ten(0)), acquired: []Range{{0, 9}}, want: "m0-9", err: "out of order"},
 		{name: "negative first offset", raw: join(rebase(ten(0), -5), ten(10)), acquired: []Range{{0, 11}}, want: "m0-9 r10-11", err: "next to them"},
 		{name: "smallest first offset", raw: join(rebase(ten(0), -1<<63), ten(10)), acquired: []Range{{0, 11}}, want: "m0-9 r10-11"},
+		{name: "smallest first offset last", raw: join(ten(0), rebase(ten(0), -1<<63)), acquired: []Range{{0, 11}}, want: "r0-9 m10-11", err: "ends before"},
 		{name: "largest first offset", raw: join(ten(0), rebase(ten(0), 1<<63-1)), acquired: []Range{{0, 11}}, want: "r0-9 m10-11"},
 		{name: "magic 0", raw: join(legacy(4, 0), legacy(5, 0)), acquired: []Range{{4, 6}}, want: "c4-4 c5-5 m6-6", err: "magic is 0"},
 		{name: "magic 1 before magic 2", raw: join(legacy(4, 1), ten(5)), acquired: []Range{{4, 6}}, want: "c4-4 r5-6", err: "magic is 1"},
@@ -502,6 +506,7 @@ func TestFreeClearsAndReuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	records, headers := b.Records, b.Records[0].Headers
+	b.Records = b.Records[5:]
 	b.Free()
 	b.Free()
 	if b.Records != nil {
@@ -515,6 +520,44 @@ func TestFreeClearsAndReuses(t *testing.T) {
 	if headers[0].Key != "" || !headers[0].Value.IsAbsent() {
 		t.Error("headers are not cleared")
 	}
+}
+
+// Batches are freed by others than their decoders, which share a pool.
+func TestPoolIsShared(t *testing.T) {
+	recs := many(30)
+	pool := NewPool()
+	batches := make(chan *Batch, 4)
+	var decoders, users sync.WaitGroup
+	for codec := kgo.CodecNone; codec <= kgo.CodecZstd; codec++ {
+		raw := build(t, spec{codec: codec, recs: recs})
+		decoders.Go(func() {
+			d := NewDecoder(pool)
+			for range 20 {
+				b, err := d.Decode(raw, from, []Range{{0, 29}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				batches <- b
+			}
+		})
+	}
+	users.Go(func() {
+		for b := range batches {
+			for i := range b.Records {
+				if value, _ := b.Records[i].Value.Bytes(); !bytes.Equal(value, recs[i].value) {
+					t.Errorf("record %d is not what was written", i)
+				}
+			}
+			if len(b.Records) != len(recs) {
+				t.Errorf("outcome is %s", outcome(b))
+			}
+			b.Free()
+		}
+	})
+	decoders.Wait()
+	close(batches)
+	users.Wait()
 }
 
 func TestInternerIsBounded(t *testing.T) {

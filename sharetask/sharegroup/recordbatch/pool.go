@@ -64,17 +64,16 @@ func (p *Pool) getSlab() *slab {
 	return new(slab)
 }
 
-// putSlab takes back s, of which records has been used. It is cleared, so that it
-// keeps no response alive.
-func (p *Pool) putSlab(s *slab, records []pluginapi.Record) {
+// putSlab takes back s. It is cleared, so that it keeps no response alive.
+func (p *Pool) putSlab(s *slab) {
 	for i, b := range s.buffers {
 		p.putBuffer(b)
 		s.buffers[i] = nil
 	}
 	s.buffers = s.buffers[:0]
-	clear(records)
+	clear(s.records)
 	clear(s.headers)
-	s.records, s.headers = records[:0], s.headers[:0]
+	s.records, s.headers = s.records[:0], s.headers[:0]
 	if cap(s.records) > maxSlabRecords {
 		s.records = nil
 	}

@@ -12,7 +12,7 @@ type reader struct {
 // negative if it is longer than ten bytes.
 func varint(b []byte) (int64, int) {
 	if len(b) > 0 && b[0] < 0x80 {
-		return int64(b[0]>>1) ^ -int64(b[0]&1), 1
+		return zigzag(b[0]), 1
 	}
 	if len(b) > 1 && b[1] < 0x80 {
 		u := uint64(b[0]&0x7f) | uint64(b[1])<<7
@@ -20,6 +20,9 @@ func varint(b []byte) (int64, int) {
 	}
 	return binary.Varint(b)
 }
+
+// zigzag decodes a varint of one byte, which most are.
+func zigzag(b byte) int64 { return int64(b>>1) ^ -int64(b&1) }
 
 func lengthError(length int64, n int) error {
 	switch {
@@ -33,6 +36,11 @@ func lengthError(length int64, n int) error {
 }
 
 func (r *reader) varint() int64 {
+	if len(r.b) > 0 && r.b[0] < 0x80 {
+		v := zigzag(r.b[0])
+		r.b = r.b[1:]
+		return v
+	}
 	v, n := varint(r.b)
 	if n <= 0 {
 		r.fail(lengthError(v, n))
@@ -52,7 +60,15 @@ func (r *reader) skip(n int) {
 
 // bytes reads a length and so many bytes; nil for the length -1, which is null.
 func (r *reader) bytes() []byte {
-	length, n := varint(r.b)
+	var (
+		length int64
+		n      = 1
+	)
+	if len(r.b) > 0 && r.b[0] < 0x80 {
+		length = zigzag(r.b[0])
+	} else {
+		length, n = varint(r.b)
+	}
 	if n <= 0 || length < -1 || length > int64(len(r.b)-n) {
 		r.fail(lengthError(length, n))
 		return nil

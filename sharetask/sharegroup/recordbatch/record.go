@@ -22,13 +22,18 @@ func (t *task) records(f *frame, body []byte) error {
 	var (
 		stamp     time.Time
 		stampType pluginapi.TimestampType
-		millis    = int64(-1) // Of stamp.
+		millis    = int64(-1) // Of stamp: none yet.
 		logTime   = f.attributes&attrLogTime != 0
 	)
 	if logTime {
 		stamp, stampType = timestamp(f.maxTime, pluginapi.LogAppendTime)
 	}
-	previous := int64(-1)
+	var (
+		previous = int64(-1)
+		records  = t.b.Records
+		bytes    = 0
+	)
+	defer func() { t.b.Records, t.b.Bytes = records, t.b.Bytes+bytes }()
 	for i := range f.count {
 		length, n := varint(body)
 		if n <= 0 || length < 0 || length > int64(len(body)-n) {
@@ -68,22 +73,22 @@ func (t *task) records(f *frame, body []byte) error {
 		}
 		t.advance(offset)
 		if !logTime {
-			if ms := f.firstTime + timeDelta; ms != millis || i == 0 {
+			if ms := f.firstTime + timeDelta; ms != millis {
 				millis = ms
 				stamp, stampType = timestamp(ms, pluginapi.CreateTime)
 			}
 		}
-		k := len(t.b.Records)
-		if k == cap(t.b.Records) {
-			t.b.Records = slices.Grow(t.b.Records, 1)
+		k := len(records)
+		if k == cap(records) {
+			records = slices.Grow(records, 1)
 		}
-		t.b.Records = t.b.Records[:k+1]
-		out := &t.b.Records[k]
+		records = records[:k+1]
+		out := &records[k]
 		out.Topic, out.TopicID, out.Partition, out.Offset = t.from.Topic, t.from.TopicID, t.from.Partition, offset
 		out.Timestamp, out.TimestampType = stamp, stampType
 		key, value := r.bytes(), r.bytes()
 		out.Key, out.Value = pluginapi.BytesDatum(key), pluginapi.BytesDatum(value)
-		t.b.Bytes += len(key) + len(value)
+		bytes += len(key) + len(value)
 		if len(r.b) == 1 && r.b[0] == 0 && r.err == nil { // No headers.
 			continue
 		}
