@@ -73,8 +73,19 @@ fuzz: ## each fuzz test for FUZZ_TIME (10s)
 	    echo "$$package $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) $$package; \
 	  done; done
 
+# What to measure: bulk, sink5, sink50, slow, tasks, latency, idle; see docs/benchmarks.md. BENCH_FLAGS are those of test/bench.
+SCENARIOS   ?= bulk
+RECORDS     ?= 1300000
+ROUNDS      ?= 5
+BENCH_FLAGS ?=
+
 .PHONY: bench
-bench: services ## the benchmarks
+bench: services ## Sluice beside others on a real Kafka, SCENARIOS=bulk,...; writes docs/benchmarks.md
+	$(GO) test ./test/bench -count=1 -v -timeout 12h -run '^TestBench$$' -scenarios $(SCENARIOS) -records $(RECORDS) -rounds $(ROUNDS) \
+	  -write $(CURDIR)/docs/benchmarks.md $(BENCH_FLAGS)
+
+.PHONY: bench-go
+bench-go: services ## the Go benchmarks of all packages
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
 .PHONY: clean

@@ -102,7 +102,7 @@ func (s *sink) Stop(context.Context) error {
 	if s.log == nil {
 		return nil
 	}
-	s.log.Info("records dropped", "records", s.records, "first_put", s.first, "last_put", s.last)
+	s.log.Info("records dropped", "records", s.records, "first_put", s.first.Format(time.RFC3339Nano), "last_put", s.last.Format(time.RFC3339Nano))
 	if s.ages != nil {
 		s.log.Info("ages of records", "records", s.ages.records, "p50", s.ages.quantile(0.5).String(), "p99", s.ages.quantile(0.99).String(),
 			"max", s.ages.oldest.String())

@@ -1,0 +1,158 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+)
+
+// variant is one row of a table.
+type variant struct {
+	name string
+	run  subject
+	job  job
+}
+
+// series are variants that are measured in turns and make one table.
+type series struct {
+	title    string
+	note     string // What to know about the figures.
+	variants []variant
+	base     string // The variant that the others' speed is divided by.
+	latency  bool   // The table shows ages, not speed.
+	idle     int    // The number of connectors that have nothing to do; then there are no jobs.
+}
+
+// size is how much is measured.
+type size struct {
+	records int64
+	writers int
+}
+
+// scenarios are the names for the flag, in the order of the report.
+var scenarioNames = []string{"bulk", "sink5", "sink50", "slow", "tasks", "latency", "idle"}
+
+// scenario returns the series of one scenario, nil if there is none of the name.
+func scenario(name string, z size) []series {
+	switch name {
+	case "bulk":
+		return []series{bulk(z, 1), bulk(z, 6)}
+	case "sink5":
+		return []series{slowSink(z, 5*time.Millisecond)}
+	case "sink50":
+		return []series{slowSink(z, 50*time.Millisecond)}
+	case "slow":
+		return []series{slowRecords()}
+	case "tasks":
+		return []series{tasks(z, 1), tasks(z, 6)}
+	case "latency":
+		return []series{latency()}
+	case "idle":
+		return []series{{title: "1,000 idle connectors", idle: 1000, note: "Each connector has a share group of its own on one empty topic. " +
+			"CPU is measured over 60 s, beginning 30 s after all run."}}
+	default:
+		return nil
+	}
+}
+
+func topic(partitions int) string { return fmt.Sprintf("p%d", partitions) }
+
+// in adds the words for a number of partitions.
+func in(partitions int) string {
+	if partitions == 1 {
+		return "one partition"
+	}
+	return fmt.Sprintf("%d partitions", partitions)
+}
+
+func bulk(z size, partitions int) series {
+	j := job{topic: topic(partitions), partitions: partitions, records: z.records, limit: 3 * time.Minute, writers: z.writers, tasks: 1}
+	return series{
+		title: "Bulk, " + in(partitions), base: "raw share session",
+		note: fmt.Sprintf("A sink that does nothing; %d writers, but for franz-go's consumer and Java's tool, which have none. "+
+			"Kafka Connect has a task for each writer, but not more than partitions.", z.writers),
+		variants: []variant{
+			{"raw share session", rawSession, j},
+			{"franz-go consumer group", rawConsumer, j},
+			{"Sluice share, builtin", sluice("builtin", "share"), j},
+			{"Sluice share, process", sluice("process", "share"), j},
+			{"Sluice share, WASM (Go)", sluice("wasm", "share"), j},
+			{"Sluice consumer, builtin", sluice("builtin", "consumer"), j},
+			{"Kafka Connect", connect(false), j},
+			{"Kafka Connect, tuned", connect(true), j},
+			{"Java share tool", shareTool, j},
+		},
+	}
+}
+
+func slowSink(z size, delay time.Duration) series {
+	s := series{
+		title: fmt.Sprintf("A put takes %s, 6 partitions", delay), base: "raw share session, 16 writers",
+		note: "Of 500 records each. No WASM: its sandbox has no clock to sleep by. Each run takes eight seconds at most at the ideal speed of " +
+			"writers x 500 / delay.",
+	}
+	for _, writers := range []int{1, 4, 16} {
+		ideal := float64(writers) * 500 / delay.Seconds()
+		j := job{
+			topic: topic(6), partitions: 6, records: min(z.records, int64(8*ideal)), limit: 3 * time.Minute, writers: writers, tasks: 1, delay: delay,
+		}
+		for _, v := range []variant{
+			{"raw share session", rawSession, j},
+			{"Sluice share, builtin", sluice("builtin", "share"), j},
+			{"Sluice share, process", sluice("process", "share"), j},
+		} {
+			v.name += fmt.Sprintf(", %d writers", writers)
+			s.variants = append(s.variants, v)
+		}
+	}
+	return s
+}
+
+func slowRecords() series {
+	const locks, producerBatch, slowFor = 2000, 1000, 2
+	j := job{
+		topic: topic(6), partitions: 6, records: 1 << 40, limit: 20 * time.Second, writers: 1, tasks: 1, slowEvery: 1000, slowFor: slowFor * time.Second,
+	}
+	return series{
+		title: "One record in 1,000 takes 2 s, 6 partitions", base: "raw share session",
+		note: fmt.Sprintf("Runs of 20 s. The window of record locks allows about 6 x (%d locks + %d records of a producer's batch) / %d s = %d records/s. "+
+			"In Sluice the sink answers \"retry in 2 s\" for such a record and accepts it then.", locks, producerBatch, slowFor, 6*(locks+producerBatch)/slowFor),
+		variants: []variant{
+			{"raw share session", rawSession, j},
+			{"Sluice share, builtin", sluice("builtin", "share"), j},
+			{"Sluice share, process", sluice("process", "share"), j},
+		},
+	}
+}
+
+func tasks(z size, partitions int) series {
+	s := series{title: "Tasks of one connector, " + in(partitions), base: "Sluice share, builtin, 1 task", note: "One writer a task, a sink that does nothing."}
+	j := job{topic: topic(partitions), partitions: partitions, records: z.records, limit: 5 * time.Minute, writers: 1, tasks: 1}
+	raw := j
+	raw.writers = z.writers
+	s.variants = append(s.variants, variant{fmt.Sprintf("raw share session, %d writers", z.writers), rawSession, raw})
+	for _, n := range []int{1, 4, 16, 64} {
+		j.tasks = n
+		name := fmt.Sprintf("Sluice share, builtin, %d tasks", n)
+		if n == 1 {
+			name = s.base
+		}
+		s.variants = append(s.variants, variant{name, sluice("builtin", "share"), j})
+	}
+	return s
+}
+
+func latency() series {
+	j := job{partitions: 6, records: 1 << 40, limit: 15 * time.Second, writers: 1, tasks: 1, rate: 10_000, maxWait: "1ms"}
+	return series{
+		title: "Latency at 10,000 records/s, 6 partitions", base: "raw share session", latency: true,
+		note: "From the producer's timestamp, which has whole milliseconds and so adds half a one, to the put; batch.max_wait = \"1ms\". " +
+			"Producer, broker and subject share the machine. Runs of 15 s.",
+		variants: []variant{
+			{"raw share session", rawSession, j},
+			{"Sluice share, builtin", sluice("builtin", "share"), j},
+			{"Sluice share, process", sluice("process", "share"), j},
+			{"Sluice share, WASM (Go)", sluice("wasm", "share"), j},
+			{"Sluice consumer, builtin", sluice("builtin", "consumer"), j},
+		},
+	}
+}
