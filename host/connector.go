@@ -230,10 +230,7 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 	if err != nil {
 		return nil, err
 	}
-	batch := d.Batch.MaxRecords
-	if most := c.bound.plugin.Description.MaxBatch; most > 0 {
-		batch = min(batch, most)
-	}
+	batch := c.batch()
 	cfg := sharetask.Config{
 		Connector: d.Name, Number: slot.number,
 		Source:   source,
@@ -265,7 +262,15 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 	return task, nil
 }
 
+// batch returns the most records of a put.
+func (c *connector) batch() int {
+	if most := c.bound.plugin.Description.MaxBatch; most > 0 {
+		return min(c.def.Batch.MaxRecords, most)
+	}
+	return c.def.Batch.MaxRecords
+}
+
 const (
 	startTimeout   = time.Minute
-	minOpenRecords = 1000
+	minOpenRecords = 4000
 )

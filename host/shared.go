@@ -23,10 +23,6 @@ const defaultPutTimeout = time.Minute
 // lockMargin is what a put leaves of a lock that cannot be renewed.
 const lockMargin = 5 * time.Second
 
-// shareFetch is how many records a share group's member fetches at once: one
-// fetch is open at a time, so it is as large as the record-lock window.
-const shareFetch = 2000
-
 // prepareTimeout bounds preparing the group and topics.
 const prepareTimeout = 2 * time.Minute
 
@@ -36,6 +32,7 @@ type shared struct {
 	runner     *loader.Runner
 	queue      *deadletter.Queue // Nil means none.
 	lock       time.Duration     // 0 where the broker does not tell.
+	locks      int               // The record-lock window; 0 where the broker does not tell.
 	putTimeout time.Duration
 }
 
@@ -146,7 +143,7 @@ func (s *shared) prepareGroup(ctx context.Context, admin *kafka.Admin, topics []
 		}
 		c.log.Log(ctx, level, "group configs this broker does not have", "group", d.GroupID, "settings", prepared.Missing)
 	}
-	s.lock = prepared.Lock
+	s.lock, s.locks = prepared.Lock, prepared.MaxRecordLocks
 	if !prepared.Renewal {
 		lock := s.lock
 		if lock == 0 {
@@ -223,10 +220,14 @@ func (s *shared) source(task int, log *slog.Logger) (sharetask.Source, error) {
 		regex = d.TopicPattern()
 	}
 	if d.GroupProtocol == config.GroupShare {
-		return sharegroup.New(sharegroup.Options{
-			Connection: s.connector.bound.kafka, ClientID: client, Group: d.GroupID,
-			Topics: d.Topics, TopicRegex: regex, Lock: s.lock, MaxRecords: shareFetch, Logger: log,
-		})
+		o := sharegroup.Options{
+			Connection: s.connector.bound.kafka, ClientID: client, Group: d.GroupID, Topics: d.Topics, TopicRegex: regex,
+			Lock: s.lock, RecordLocks: min(s.locks, sharegroup.LimitRecordLocks), BatchSize: s.connector.batch(), Logger: log,
+		}
+		if d.DeadLetterQueue != nil {
+			o.Exclude = append(o.Exclude, d.DeadLetterQueue.Topic)
+		}
+		return sharegroup.New(o)
 	}
 	rebalance := d.Consumer.RebalanceTimeout
 	if rebalance == 0 {

@@ -66,7 +66,7 @@ func acceptAll(b *testing.B, partitions, maxRecords int) {
 			for _, r := range e.Ranges {
 				confirmed += r.Len()
 			}
-		case *sharetask.Stalled:
+		case *sharetask.Stalled, *sharetask.Assigned:
 		default:
 			b.Fatalf("got %T %+v", e, e)
 		}

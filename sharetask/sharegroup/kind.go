@@ -30,23 +30,3 @@ func (s *Source) checkKind(ctx context.Context, client *kgo.Client) error {
 		return fmt.Errorf("list groups: %w", err)
 	}
 }
-
-// watchKind looks at the group's kind again when the client's heartbeats show
-// that it cannot join. It ends the source if the kind is the reason.
-func (s *Source) watchKind() {
-	s.mu.Lock()
-	spins := s.beats.spins
-	s.beats.spins = false
-	s.mu.Unlock()
-	if !spins {
-		return
-	}
-	ctx, cancel := context.WithTimeout(s.life, kindTimeout)
-	defer cancel()
-	if err := s.checkKind(ctx, s.client); err != nil {
-		s.log.Warn("group cannot be joined", "err", err)
-		s.fail(err)
-		return
-	}
-	s.log.Warn("group coordinator refuses heartbeats one after the other")
-}

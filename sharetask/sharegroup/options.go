@@ -13,11 +13,14 @@ import (
 
 // Defaults and limits of [Options].
 const (
-	DefaultMaxRecords = 500
-	LimitMaxRecords   = 2000
-	DefaultMaxBytes   = 16 << 20
-	DefaultMaxWait    = 500 * time.Millisecond
-	LimitMaxWait      = 10 * time.Second
+	DefaultMaxRecords  = 4000
+	LimitMaxRecords    = 10_000
+	DefaultRecordLocks = 2000
+	LimitRecordLocks   = 10_000
+	DefaultBatchSize   = 500
+	DefaultMaxBytes    = 16 << 20
+	DefaultMaxWait     = 5 * time.Second
+	LimitMaxWait       = 10 * time.Second
 )
 
 // Options say what a source reads and how.
@@ -34,16 +37,28 @@ type Options struct {
 	// one, that counts.
 	Lock time.Duration
 
-	// MaxRecords is how many records one fetch asks for, DefaultMaxRecords
-	// when zero, at most LimitMaxRecords. The broker does not split a producer
-	// batch for it.
+	// Exclude are topics that TopicRegex shall not match.
+	Exclude []string
+
+	// RecordLocks is the group's share.partition.max.record.locks,
+	// DefaultRecordLocks when zero: no fetch is left waiting at the broker
+	// while the windows of all partitions are full.
+	RecordLocks int
+	// BatchSize is how many records are decided together as a rule, which
+	// makes the broker's accounts small; DefaultBatchSize when zero.
+	BatchSize int
+	// MaxRecords is how many records one fetch asks for at most,
+	// DefaultMaxRecords when zero. The broker does not split a producer batch
+	// for it.
 	MaxRecords int
 	// MaxBytes bounds one fetch's response, DefaultMaxBytes when zero. The
 	// broker overshoots it by one producer batch.
 	MaxBytes int
-	// MaxWait is how long the broker may hold a fetch that finds nothing,
-	// DefaultMaxWait when zero, at most LimitMaxWait. Records that another
-	// member gave back are not seen before a fetch that waits has ended.
+	// MaxWait is how long the broker may hold a fetch that finds nothing when
+	// there has been nothing for a minute, DefaultMaxWait when zero. Records
+	// that another member gave back are not seen before a fetch that waits has
+	// ended. A fetch waits half a second at most when there were records, and
+	// 50 ms while some are held.
 	MaxWait time.Duration
 
 	Logger *slog.Logger // Nil discards.
@@ -67,6 +82,14 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxRecords = cmp.Or(o.MaxRecords, DefaultMaxRecords)
 	if o.MaxRecords < 1 || o.MaxRecords > LimitMaxRecords {
 		errs = append(errs, fmt.Errorf("max records: %d is not in 1 to %d", o.MaxRecords, LimitMaxRecords))
+	}
+	o.RecordLocks = cmp.Or(o.RecordLocks, DefaultRecordLocks)
+	if o.RecordLocks < 1 || o.RecordLocks > LimitRecordLocks {
+		errs = append(errs, fmt.Errorf("record locks: %d is not in 1 to %d", o.RecordLocks, LimitRecordLocks))
+	}
+	o.BatchSize = cmp.Or(o.BatchSize, DefaultBatchSize)
+	if o.BatchSize < 1 || o.BatchSize > 1<<20 {
+		errs = append(errs, fmt.Errorf("batch size: %d is not in 1 to %d", o.BatchSize, 1<<20))
 	}
 	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
 	if o.MaxBytes < 1 || o.MaxBytes > 1<<30 {

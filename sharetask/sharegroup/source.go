@@ -2,7 +2,6 @@ package sharegroup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,12 +10,19 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/sharetask"
+	"github.com/sluicehq/sluice/sharetask/sharegroup/recordbatch"
 )
 
-// eventBuffer is how many events wait for the task at most.
-const eventBuffer = 64
+const (
+	// eventBuffer is how many events wait for the task at most.
+	eventBuffer = 64
+	// lockMargin is taken off every lock's end: the broker's timer and our
+	// reading of it differ by that at most.
+	lockMargin = 100 * time.Millisecond
+	// leaveTimeout bounds the end of a source that failed.
+	leaveTimeout = 5 * time.Second
+)
 
 var _ sharetask.Source = (*Source)(nil)
 
@@ -25,39 +31,34 @@ type Source struct {
 	opts   Options
 	log    *slog.Logger
 	events chan sharetask.Event
-	wake   chan struct{} // Capacity 1: something changed for the loop.
-	done   chan struct{} // Closed when the loop has ended.
+	conn   []kgo.Opt // The connection's options.
+	member *membership
+	topics *topics
+	pool   *recordbatch.Pool
 
-	conn   []kgo.Opt          // The connection's options.
-	client *kgo.Client        // The member; made by Start, since it joins by itself. s.mu guards it until then.
-	life   context.Context    // Ends the client's requests and connections; it lives from Start to the end of the loop.
+	// Set by Start.
+	client *kgo.Client
+	life   context.Context    // Ends requests and connections; it lives from Start to the end of run.
 	drop   context.CancelFunc // Ends life.
+	ending chan struct{}      // Closed by Close and fail.
+	done   chan struct{}      // Closed when run has ended.
 
-	// incoming is the fetch in the client's buffer. The client's goroutine
-	// appends to it until BufferedFetchRecords is not zero, the loop owns it
-	// from then on until it drains the buffer.
-	incoming []*kgo.Record
-
-	mu       sync.Mutex
-	room     sharetask.Room  // In all, as the contract has it.
-	had      sharetask.Room  // Delivered so far.
-	closing  context.Context // Close's, nil before; bounds the rest of the loop.
-	arriving bool            // incoming has records that are not in open yet.
-	pollStop func()          // Ends the poll under way; nil if there is none.
-	pollDone chan struct{}   // Closed when the poll under way has returned; nil if there is none.
-	open     *batch          // The fetch the task works on, nil if there is none.
-	ackErrs  map[partitionKey]error
-	fetch    fetchTimes
-	beats    beatRate
-	failure  error // Why the source must end.
-
-	loop loop
-}
-
-// partitionKey is a partition as the client's callbacks name it.
-type partitionKey struct {
-	topic     string
-	partition int32
+	mu          sync.Mutex
+	room        sharetask.Room // In all, as the contract has it.
+	had         sharetask.Room // Delivered so far.
+	coming      sharetask.Room // Acquired, and not delivered yet.
+	asked       int            // Records of the fetches under way.
+	recordBytes int64          // Average size of the records that came lately; 0 before the first.
+	lock        time.Duration  // The group's lock duration, as far as known.
+	lastStall   bool           // Stalled was reported, and nothing was decided or acquired since.
+	parts       map[partitionKey]*partition
+	unplaced    map[partitionKey]*partition // Those of parts that no leader has.
+	leaders     map[int32]*leader
+	lastSession sharetask.Session
+	running     sync.WaitGroup  // The leaders' goroutines.
+	closing     context.Context // Close's, nil before; bounds the rest.
+	failure     error           // Why the source must end.
+	leaveErr    error
 }
 
 // New returns a source. It opens no connection, but reads the connection's TLS
@@ -68,40 +69,22 @@ func New(opts Options) (*Source, error) {
 		return nil, fmt.Errorf("share source: %w", err)
 	}
 	s := &Source{
-		opts:    opts,
-		log:     opts.Logger.With("group", opts.Group),
-		events:  make(chan sharetask.Event, eventBuffer),
-		wake:    make(chan struct{}, 1),
-		done:    make(chan struct{}),
-		ackErrs: make(map[partitionKey]error),
-		loop:    loop{sessions: make(map[partitionKey]sharetask.Session), topicIDs: make(map[string]pluginapi.TopicID)},
+		opts:     opts,
+		log:      opts.Logger.With("group", opts.Group),
+		events:   make(chan sharetask.Event, eventBuffer),
+		pool:     recordbatch.NewPool(),
+		ending:   make(chan struct{}),
+		done:     make(chan struct{}),
+		lock:     opts.Lock,
+		parts:    map[partitionKey]*partition{},
+		unplaced: map[partitionKey]*partition{},
+		leaders:  map[int32]*leader{},
 	}
+	s.member, s.topics = newMembership(s), newTopics(s)
 	if s.conn, err = opts.Connection.Franz(); err != nil {
 		return nil, fmt.Errorf("share source: %w", err)
 	}
 	return s, nil
-}
-
-// newMember returns a client that joins the group.
-func (s *Source) newMember() (*kgo.Client, error) {
-	opts := slices.Concat(s.conn, []kgo.Opt{
-		kgo.WithContext(s.life),
-		kgo.ShareGroup(s.opts.Group),
-		kgo.ShareMaxRecords(int32(s.opts.MaxRecords)), //nolint:gosec // at most LimitMaxRecords
-		kgo.ShareAckCallback(s.onAcks),
-		kgo.MaxConcurrentFetches(0), // Nothing is fetched but by a poll, and from one broker at a time.
-		kgo.FetchMaxWait(s.opts.MaxWait),
-		kgo.FetchMaxBytes(int32(s.opts.MaxBytes)),          //nolint:gosec // at most 1 GiB
-		kgo.FetchMaxPartitionBytes(int32(s.opts.MaxBytes)), //nolint:gosec // at most 1 GiB
-		kgo.WithHooks(hooks{s}),
-		kgo.WithLogger(clientLog{s.log}),
-	})
-	if s.opts.TopicRegex != "" {
-		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeTopics(s.opts.TopicRegex))
-	} else {
-		opts = append(opts, kgo.ConsumeTopics(s.opts.Topics...))
-	}
-	return kgo.NewClient(opts...)
 }
 
 // Start looks at the group's kind, which fails with [sharetask.ErrGroupKind]
@@ -109,31 +92,24 @@ func (s *Source) newMember() (*kgo.Client, error) {
 func (s *Source) Start(ctx context.Context) error {
 	client, err := kgo.NewClient(slices.Concat(s.conn, []kgo.Opt{kgo.WithLogger(clientLog{s.log})})...)
 	if err == nil {
-		err = s.checkKind(ctx, client)
-		client.Close()
-	}
-	if err == nil {
-		err = s.begin()
+		if err = s.checkKind(ctx, client); err != nil {
+			client.Close()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("start share source of group %s: %w", s.opts.Group, err)
 	}
+	s.begin(client)
 	return nil
 }
 
-// begin joins the group and starts the loop.
-func (s *Source) begin() error {
+// begin joins the group. The source owns the client from then on.
+func (s *Source) begin(client *kgo.Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.life, s.drop = context.WithCancel(context.Background())
-	client, err := s.newMember()
-	if err != nil {
-		s.drop()
-		return err
-	}
 	s.client = client
+	s.life, s.drop = context.WithCancel(context.Background())
 	go s.run()
-	return nil
 }
 
 // Events returns the channel of events.
@@ -143,144 +119,303 @@ func (s *Source) Events() <-chan sharetask.Event { return s.events }
 func (s *Source) Request(total sharetask.Room) {
 	s.mu.Lock()
 	s.room = total
-	if s.full() {
-		if s.pollStop != nil {
-			s.pollStop()
-		}
-	} else if s.client != nil {
-		s.limitFetch()
-	}
 	s.mu.Unlock()
 	s.signal()
 }
 
-// full reports whether the allowance is used up. s.mu must be held.
-func (s *Source) full() bool {
-	return s.had.Records >= s.room.Records || s.had.Bytes >= s.room.Bytes
-}
-
-// limitFetch bounds the next fetch by the allowance, as far as one can: the
-// broker answers with one producer batch at least. s.mu must be held.
-func (s *Source) limitFetch() {
-	limit := min(s.room.Bytes-s.had.Bytes, int64(s.opts.MaxBytes))
-	if records := s.room.Records - s.had.Records; records < int64(s.opts.MaxRecords) {
-		limit = min(limit, records*s.fetch.recordBytes)
-	}
-	limit = max(limit, 1)
-	s.client.UpdateFetchMaxBytes(int32(limit), int32(limit)) //nolint:gosec // at most MaxBytes, at most 1 GiB
-}
-
-// Decide notes the decisions for the next round.
+// Decide hands decisions to the sessions they belong to.
 func (s *Source) Decide(decisions []sharetask.Decision) {
-	changed := false
 	s.mu.Lock()
-	if s.open != nil {
-		for i := range decisions {
-			changed = s.open.decide(&decisions[i]) || changed
+	defer s.mu.Unlock()
+	for i := range decisions {
+		d := &decisions[i]
+		p := s.parts[partitionKey{d.TopicID, d.Partition}]
+		if p == nil || p.session != d.Session || d.Verdict < sharetask.Accept || d.Verdict > sharetask.Renew {
+			continue
+		}
+		for _, r := range d.Ranges {
+			if p.decide(d.Verdict, r) {
+				s.lastStall = false
+			}
 		}
 	}
-	s.mu.Unlock()
-	if changed {
-		s.signal()
-	}
+	s.wakeLeaders()
 }
 
-// Close stops acquiring, sends what was decided and waits for the broker's
-// answers, closes the share session, which gives the rest back, and leaves the
-// group. If ctx ends first it drops the connections, which gives the rest back
-// too, and returns ctx's error.
+// Close ends the membership in order.
 func (s *Source) Close(ctx context.Context) error {
 	s.mu.Lock()
-	if s.client == nil { // Never started.
+	if s.life == nil { // Never started.
 		s.mu.Unlock()
 		return nil
 	}
-	first := s.closing == nil
-	if first {
+	if s.closing == nil && s.failure == nil {
 		s.closing = ctx
+		close(s.ending)
 	}
-	if s.pollStop != nil {
-		s.pollStop()
-	}
+	drop := s.drop
 	s.mu.Unlock()
-	s.signal()
 	select {
 	case <-s.done:
 	case <-ctx.Done():
-		s.drop()
+		drop()
 		<-s.done
 	}
-	if !first {
-		return nil
-	}
-	if err := s.loop.leaveErr; err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.leaveErr
+	s.leaveErr = nil // Told once.
+	if err != nil {
 		return fmt.Errorf("close share source of group %s: %w", s.opts.Group, err)
 	}
 	return nil
 }
 
-// signal wakes the loop.
-func (s *Source) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// fail makes the loop end with err.
+// fail ends the source with err.
 func (s *Source) fail(err error) {
 	s.mu.Lock()
-	if s.failure == nil {
+	defer s.mu.Unlock()
+	if s.failure == nil && s.closing == nil {
 		s.failure = err
+		close(s.ending)
 	}
-	if s.pollStop != nil {
-		s.pollStop()
+}
+
+// run keeps the membership until the source is closed or fails, and ends it.
+func (s *Source) run() {
+	defer close(s.done)
+	defer close(s.events)
+	defer s.drop()
+	var keepers sync.WaitGroup
+	keeping, stop := context.WithCancel(s.life)
+	keepers.Go(func() { s.member.run(keeping) })
+	keepers.Go(func() { s.topics.run(keeping) })
+	<-s.ending
+
+	s.mu.Lock()
+	ctx, failure := s.closing, s.failure
+	s.mu.Unlock()
+	if ctx == nil {
+		timed, cancel := context.WithTimeout(s.life, leaveTimeout)
+		defer cancel()
+		ctx = timed
+	}
+	context.AfterFunc(ctx, s.drop) // When there is no more time, closing the connections gives everything back.
+	s.closeSessions()
+	s.running.Wait()
+	stop()
+	keepers.Wait()
+	err := s.member.leave(ctx)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	s.drop()
+	s.client.Close()
+	if failure != nil {
+		s.events <- &sharetask.Failed{Err: failure}
+		return
+	}
+	s.mu.Lock()
+	s.leaveErr = err
+	s.mu.Unlock()
+}
+
+// closeSessions lets every session send what was decided and close.
+func (s *Source) closeSessions() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.leaders {
+		l.session.closing = true
+		open := false
+		for _, p := range l.session.parts {
+			open = open || p.open > 0
+		}
+		if l.cancel != nil && !open {
+			l.cancel() // A fetch that may wait for seconds, and nothing to lose with its connection.
+		}
+	}
+	s.wakeLeaders()
+}
+
+// wakeLeaders must be called with s.mu held.
+func (s *Source) wakeLeaders() {
+	for _, l := range s.leaders {
+		l.signal()
+	}
+}
+
+func (s *Source) signal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wakeLeaders()
+}
+
+// share returns what a leader may fetch now: its part of what is left, so that
+// none takes it all. s.mu must be held.
+func (s *Source) share(l *leader) room {
+	records := s.room.Records - s.had.Records - s.coming.Records
+	bytes := s.room.Bytes - s.had.Bytes - s.coming.Bytes
+	if records <= 0 || bytes <= 0 {
+		return room{}
+	}
+	if s.recordBytes > 0 {
+		records = min(records, max(bytes/s.recordBytes, 1))
+	}
+	single := records == 1
+	others := int64(0)
+	for _, o := range s.leaders {
+		if o != l && len(o.session.parts) > 0 {
+			others++
+		}
+	}
+	fair := max(records/(others+1), 1)
+	return room{records: int(min(fair, records-int64(s.asked))), bytes: int(min(bytes, 1<<30)), single: single}
+}
+
+// stalled reports that only decisions can make anything more come, once.
+func (s *Source) stalled(l *leader) {
+	s.mu.Lock()
+	report := !s.lastStall && s.coming.Records == 0
+	for _, o := range s.leaders {
+		report = report && (o == l || len(o.session.parts) == 0 || o.session.stuck())
+	}
+	if report {
+		s.lastStall = true
 	}
 	s.mu.Unlock()
-	s.signal()
+	if report {
+		l.outbox <- outcome{events: []sharetask.Event{&sharetask.Stalled{}}}
+	}
 }
 
-// onAcks collects the client's reports of a round. The first error of a
-// partition that says most stays.
-func (s *Source) onAcks(_ *kgo.Client, results kgo.ShareAckResults) {
+// assign takes a new assignment.
+func (s *Source) assign(keys []partitionKey) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, r := range results {
-		if r.Err == nil {
+	assigned := make(map[partitionKey]bool, len(keys))
+	for _, key := range keys {
+		assigned[key] = true
+		if p := s.parts[key]; p != nil {
+			p.revoked = false
 			continue
 		}
-		key := partitionKey{r.Topic, r.Partition}
-		if old := s.ackErrs[key]; old == nil || scopeOf(r.Err) > scopeOf(old) {
-			s.ackErrs[key] = r.Err
+		p := &partition{}
+		p.TopicID, p.Partition = key.topic, key.partition
+		s.parts[key], s.unplaced[key] = p, p
+	}
+	for key, p := range s.parts {
+		if assigned[key] {
+			continue
+		}
+		p.revoked = true
+		if s.unplaced[key] != nil {
+			delete(s.parts, key)
+			delete(s.unplaced, key)
 		}
 	}
+	s.wakeLeaders()
+	s.mu.Unlock()
+	s.topics.look()
 }
 
-// state is what the loop decides on.
-type state struct {
-	closing  context.Context
-	failure  error
-	arriving bool
-	final    bool // A final verdict waits.
-	renew    bool // A renewal waits.
-	open     bool // Records are open.
-	full     bool
-}
-
-func (s *Source) state() state {
+// homeless returns the partitions without a leader.
+func (s *Source) homeless() []partitionKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st := state{closing: s.closing, failure: s.failure, arriving: s.arriving, full: s.full()}
-	if b := s.open; b != nil {
-		st.final, st.renew, st.open = b.final > 0, b.renew > 0, b.open > 0
+	keys := make([]partitionKey, 0, len(s.unplaced))
+	for key := range s.unplaced {
+		keys = append(keys, key)
 	}
-	return st
+	return keys
 }
 
-// errClientClosed is the failure of a source whose client ended by itself.
-var errClientClosed = errors.New("the client is closed")
+// settle places partitions with their leaders. It reports whether some still
+// have none.
+func (s *Source) settle(leaders map[partitionKey]int32) bool {
+	s.mu.Lock()
+	placed := false
+	for key := range s.unplaced {
+		if id, ok := leaders[key]; ok && s.place(key, id) {
+			placed = true
+		}
+	}
+	homeless := len(s.unplaced) > 0
+	if placed {
+		s.wakeLeaders()
+	}
+	report := s.assigned()
+	s.mu.Unlock()
+	if placed {
+		select {
+		case s.events <- report:
+		case <-s.life.Done():
+		}
+	}
+	return homeless
+}
 
-// backoff grows from 100 ms to 5 s while polls fail.
-func backoff(failures int) time.Duration {
-	return min(100*time.Millisecond<<min(failures, 10), 5*time.Second)
+// assigned returns the event of the partitions this member has. s.mu must be
+// held.
+func (s *Source) assigned() *sharetask.Assigned {
+	e := &sharetask.Assigned{}
+	for _, p := range s.parts {
+		if !p.revoked && p.Topic != "" {
+			e.Partitions = append(e.Partitions, p.TopicPartition)
+		}
+	}
+	return e
+}
+
+// place gives a partition to a leader. s.mu must be held.
+func (s *Source) place(key partitionKey, id int32) bool {
+	p := s.unplaced[key]
+	name, ok := s.topics.name(key.topic)
+	if !ok || s.closing != nil || s.failure != nil {
+		return false
+	}
+	p.Topic = name
+	l := s.leaders[id]
+	if l == nil {
+		l = &leader{
+			s: s, id: id, wake: make(chan struct{}, 1), outbox: make(chan outcome, outboxSize),
+			session: newSession(limits{
+				locks: int64(s.opts.RecordLocks), records: s.opts.MaxRecords, bytes: s.opts.MaxBytes, maxWait: s.opts.MaxWait,
+			}, s.nextSession),
+			wire: wire{
+				broker: s.client.Broker(int(id)), group: s.opts.Group, member: s.member.id,
+				batchSize: int32(s.opts.BatchSize), //nolint:gosec // Bounded by Options.
+			},
+		}
+		s.leaders[id] = l
+		s.running.Go(l.run)
+	}
+	delete(s.unplaced, key)
+	l.session.place(key, p)
+	return true
+}
+
+// nextSession numbers a hold. s.mu must be held.
+func (s *Source) nextSession() sharetask.Session {
+	s.lastSession++
+	return s.lastSession
+}
+
+// move places a partition that its leader no longer has. s.mu must be held.
+func (s *Source) move(m moved) {
+	s.unplaced[m.key] = m.part
+	if m.leader >= 0 && s.leaders[m.leader] != nil && s.place(m.key, m.leader) {
+		s.leaders[m.leader].signal()
+	}
+}
+
+// scatter takes a leader's partitions away, to be placed where the metadata
+// says. s.mu must be held.
+func (s *Source) scatter(l *leader) {
+	for key, p := range l.session.parts {
+		delete(l.session.parts, key)
+		if p.revoked {
+			delete(s.parts, key)
+			continue
+		}
+		s.unplaced[key] = p
+	}
 }

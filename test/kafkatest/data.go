@@ -15,7 +15,7 @@ import (
 )
 
 // requestTimeout bounds each helper that talks to the brokers.
-const requestTimeout = time.Minute
+const requestTimeout = 3 * time.Minute
 
 // Client returns a client of the plaintext listeners that is closed when the test ends.
 func (c *Cluster) Client(t testing.TB, opts ...kgo.Opt) *kgo.Client {

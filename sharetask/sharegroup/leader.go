@@ -1,0 +1,222 @@
+package sharegroup
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sluicehq/sluice/sharetask"
+	"github.com/sluicehq/sluice/sharetask/sharegroup/recordbatch"
+)
+
+// outboxSize is how many answers may wait to be decoded and read by the task.
+const outboxSize = 8
+
+// leader runs the share session with one broker: one goroutine sends, another
+// decodes what came and hands the events on, in order.
+type leader struct {
+	s       *Source
+	id      int32
+	session *session // Guarded by s.mu.
+	wire    wire
+	wake    chan struct{} // Capacity 1: something changed for the session.
+	outbox  chan outcome
+
+	asked  int                // Records of the fetch under way. Guarded by s.mu.
+	cancel context.CancelFunc // Ends the fetch under way if it may be: nothing is held. Guarded by s.mu.
+}
+
+// run sends requests until the session is closed or the source's life ends.
+func (l *leader) run() {
+	s := l.s
+	var deliver sync.WaitGroup
+	deliver.Go(l.deliver)
+	defer deliver.Wait()
+	defer close(l.outbox)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		s.mu.Lock()
+		req, until := l.session.plan(now, s.share(l))
+		for _, key := range l.session.swept {
+			delete(s.parts, key)
+		}
+		l.session.swept = nil
+		over := l.session.over
+		ctx, cancel := s.life, context.CancelFunc(nil)
+		if req != nil && req.kind == fetch {
+			l.asked = req.records
+			s.asked += req.records
+			if req.maxWait > busyWait {
+				ctx, cancel = context.WithCancel(s.life)
+				l.cancel = cancel
+			}
+		}
+		stuck := req == nil && l.session.stuck()
+		s.mu.Unlock()
+		switch {
+		case over:
+			return
+		case req == nil:
+			if stuck {
+				s.stalled(l)
+			}
+			if !until.IsZero() {
+				timer.Reset(until.Sub(now))
+			}
+			select {
+			case <-l.wake:
+			case <-timer.C:
+			case <-s.life.Done():
+				l.abandon()
+				return
+			}
+			continue
+		}
+		answer := l.wire.send(ctx, req)
+		l.received(answer, cancel)
+	}
+}
+
+// received enters an answer and hands its outcome to the goroutine that
+// delivers.
+func (l *leader) received(a answer, cancel context.CancelFunc) {
+	s := l.s
+	now := time.Now()
+	s.mu.Lock()
+	if cancel != nil {
+		cancel()
+		l.cancel = nil
+	}
+	s.asked -= l.asked
+	l.asked = 0
+	if a.lock > 0 {
+		s.lock = a.lock
+	} else {
+		a.lock = s.lock
+	}
+	out := l.session.answered(a, now)
+	for i := range out.fetched {
+		f := &out.fetched[i]
+		for _, r := range f.acquired {
+			s.coming.Records += r.Len()
+		}
+		s.coming.Bytes += int64(len(f.raw))
+		l.s.lastStall = false
+	}
+	for _, m := range out.moved {
+		s.move(m)
+	}
+	if out.lost != nil && out.relook { // The broker may be gone for good.
+		s.scatter(l)
+	}
+	notice := l.session.notice
+	s.mu.Unlock()
+	if notice != nil {
+		s.log.Warn("share session with a broker is disturbed", "broker", l.id, "err", explain(notice))
+	}
+	if out.relook {
+		s.topics.look()
+	}
+	if out.fatal != nil {
+		s.fail(explain(out.fatal))
+	}
+	if len(out.fetched) > 0 || len(out.events) > 0 {
+		l.outbox <- out
+	}
+	s.signal()
+}
+
+// abandon reports what is held as lost when the source's life ends.
+func (l *leader) abandon() {
+	var out outcome
+	l.s.mu.Lock()
+	l.session.giveBack(&out)
+	l.session.over = true
+	l.s.mu.Unlock()
+	l.outbox <- out
+}
+
+// deliver decodes what the session fetched and sends events.
+func (l *leader) deliver() {
+	decoder := recordbatch.NewDecoder(l.s.pool)
+	for out := range l.outbox {
+		for _, e := range out.events {
+			l.s.events <- e
+		}
+		for i := range out.fetched {
+			l.decode(decoder, &out.fetched[i])
+		}
+	}
+}
+
+// decode makes an event of what was fetched from one partition.
+func (l *leader) decode(decoder *recordbatch.Decoder, f *fetched) {
+	s := l.s
+	ranges := make([]recordbatch.Range, len(f.acquired))
+	var count int64
+	for i, a := range f.acquired {
+		ranges[i] = recordbatch.Range{First: a.First, Last: a.Last}
+		count += a.Len()
+	}
+	b, err := decoder.Decode(f.raw, recordbatch.Source{Topic: f.part.Topic, TopicID: f.part.TopicID, Partition: f.part.Partition}, ranges)
+	if err != nil { // Ranges out of order, which wire.go lets nobody say.
+		s.fail(err)
+		return
+	}
+	for _, lost := range b.Lost {
+		s.log.Error("records cannot be decoded, giving them back", "topic", f.part.Topic, "partition", f.part.Partition,
+			"first", lost.First, "last", lost.Last, "err", lost.Err)
+	}
+	s.mu.Lock()
+	s.coming.Records -= count
+	s.coming.Bytes -= int64(len(f.raw))
+	s.had.Records += int64(len(b.Records))
+	s.had.Bytes += int64(b.Bytes)
+	if n := len(b.Records); n > 0 {
+		s.recordBytes = max(int64(b.Bytes/n), 1)
+	}
+	if f.part.session == f.session {
+		for _, r := range b.Gaps {
+			f.part.decide(gap, sharetask.Range(r))
+		}
+		for _, lost := range b.Lost {
+			f.part.decide(sharetask.Release, sharetask.Range(lost.Range))
+		}
+	}
+	s.mu.Unlock()
+	if len(b.Gaps) > 0 || len(b.Lost) > 0 || len(b.Records) == 0 {
+		l.signal()
+	}
+	if len(b.Records) == 0 {
+		b.Free()
+		return
+	}
+	s.events <- &sharetask.Acquired{
+		TopicPartition: f.part.TopicPartition, Session: f.session,
+		Records: b.Records, DeliveryCounts: counts(b, f.acquired), Bytes: b.Bytes,
+		LockedUntil: f.sent.Add(f.lock - lockMargin), Lock: f.lock, Free: b.Free,
+	}
+}
+
+// counts returns the delivery count of each record.
+func counts(b *recordbatch.Batch, ranges []acquired) []int16 {
+	out := make([]int16, len(b.Records))
+	i := 0
+	for _, a := range ranges {
+		for i < len(out) && b.Records[i].Offset <= a.Last {
+			out[i] = a.deliveryCount
+			i++
+		}
+	}
+	return out
+}
+
+// signal wakes the sending goroutine.
+func (l *leader) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}

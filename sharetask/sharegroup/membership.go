@@ -1,0 +1,166 @@
+package sharegroup
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluicehq/sluice/sharetask"
+)
+
+// Heartbeats of a member (KIP-932).
+const (
+	// eagerFirst is when a new member asks for its assignment again: the
+	// coordinator computes one within a second and tells it at a heartbeat
+	// only, of which the next would be due seconds later. It doubles.
+	eagerFirst       = 100 * time.Millisecond
+	defaultHeartbeat = 5 * time.Second
+	heartbeatTimeout = 10 * time.Second
+	maxRejoinPause   = 5 * time.Second
+
+	epochJoin  = 0
+	epochLeave = -1
+)
+
+// membership keeps the group membership. Its fields are owned by the goroutine in
+// run.
+type membership struct {
+	s        *Source
+	id       string
+	epoch    int32
+	interval time.Duration
+	eager    time.Duration // Until the next heartbeat of a member without an assignment.
+	assigned bool
+	names    []string // As last told to the coordinator; nil tells them again.
+	failures int
+	wake     chan struct{} // Capacity 1: the subscription changed.
+}
+
+func newMembership(s *Source) *membership {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // It never fails.
+	return &membership{
+		s: s, id: base64.RawURLEncoding.EncodeToString(id[:]), interval: defaultHeartbeat, eager: eagerFirst,
+		wake: make(chan struct{}, 1),
+	}
+}
+
+// run heartbeats until ctx ends.
+func (m *membership) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-m.wake:
+		case <-ctx.Done():
+			return
+		}
+		timer.Reset(m.beat(ctx))
+	}
+}
+
+// beat sends one heartbeat and returns when the next is due.
+func (m *membership) beat(ctx context.Context) time.Duration {
+	names := m.s.topics.subscription()
+	if len(names) == 0 {
+		return m.interval // A regular expression that matches nothing yet: woken when it does.
+	}
+	req := kmsg.NewPtrShareGroupHeartbeatRequest()
+	req.GroupID, req.MemberID, req.MemberEpoch = m.s.opts.Group, m.id, m.epoch
+	if m.epoch == epochJoin || !slices.Equal(names, m.names) {
+		req.SubscribedTopicNames = names
+	}
+	beatCtx, cancel := context.WithTimeout(ctx, heartbeatTimeout)
+	defer cancel()
+	resp, err := req.RequestWith(beatCtx, m.s.client)
+	if err == nil {
+		err = brokerError(resp.ErrorCode, resp.ErrorMessage)
+	}
+	if err != nil {
+		return m.refused(ctx, err)
+	}
+	m.failures, m.names, m.epoch = 0, names, resp.MemberEpoch
+	if resp.HeartbeatIntervalMillis > 0 {
+		m.interval = time.Duration(resp.HeartbeatIntervalMillis) * time.Millisecond
+	}
+	if a := resp.Assignment; a != nil {
+		keys := make([]partitionKey, 0, len(a.TopicPartitions))
+		for _, t := range a.TopicPartitions {
+			for _, p := range t.Partitions {
+				keys = append(keys, partitionKey{t.TopicID, p})
+			}
+		}
+		m.assigned = len(keys) > 0
+		m.s.assign(keys)
+	}
+	if m.assigned || m.eager >= m.interval {
+		return m.interval
+	}
+	m.eager *= 2
+	return m.eager / 2
+}
+
+// refused handles a heartbeat that failed and returns when to try again. What
+// is held stays: a share session outlives its member's fencing, and the broker
+// takes verdicts by member id.
+func (m *membership) refused(ctx context.Context, err error) time.Duration {
+	if ctx.Err() != nil {
+		return time.Hour
+	}
+	pause := min(firstPause<<min(m.failures, 10), maxRejoinPause)
+	m.failures++
+	switch {
+	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedMemberEpoch):
+		m.rejoin()
+	case errors.Is(err, kerr.GroupIDNotFound):
+		checkCtx, cancel := context.WithTimeout(ctx, kindTimeout)
+		defer cancel()
+		if kindErr := m.s.checkKind(checkCtx, m.s.client); errors.Is(kindErr, sharetask.ErrGroupKind) {
+			m.s.fail(kindErr)
+			return time.Hour
+		}
+		m.rejoin() // The group was deleted.
+	case fatal(err):
+		m.s.fail(fmt.Errorf("join group: %w", err))
+		return time.Hour
+	}
+	m.s.log.Warn("heartbeat refused, trying again", "again_in", pause, "err", explain(err))
+	return pause
+}
+
+func (m *membership) rejoin() {
+	m.epoch, m.names, m.assigned, m.eager = epochJoin, nil, false, eagerFirst
+}
+
+// leave tells the coordinator that the member is gone.
+func (m *membership) leave(ctx context.Context) error {
+	if m.epoch == epochJoin {
+		return nil // It never joined, or the coordinator has forgotten it.
+	}
+	req := kmsg.NewPtrShareGroupHeartbeatRequest()
+	req.GroupID, req.MemberID, req.MemberEpoch = m.s.opts.Group, m.id, epochLeave
+	resp, err := req.RequestWith(ctx, m.s.client)
+	if err == nil {
+		err = brokerError(resp.ErrorCode, resp.ErrorMessage)
+	}
+	if err != nil && !errors.Is(err, kerr.UnknownMemberID) && !errors.Is(err, kerr.GroupIDNotFound) {
+		return fmt.Errorf("leave group: %w", err)
+	}
+	return nil
+}
+
+// signal wakes the goroutine in run.
+func (m *membership) signal() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
