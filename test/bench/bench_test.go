@@ -129,7 +129,7 @@ func (s *series) choose(names *regexp.Regexp) {
 	s.variants = slices.DeleteFunc(s.variants, func(v variant) bool { return v.name != s.base && !names.MatchString(v.name) })
 }
 
-// newLab starts a broker as servers run them, with the optimising compiler and a heap of its own, and builds the programs.
+// newLab starts a broker with the JVM flags of Kafka's scripts, which those of the tests do not favour, and builds the programs.
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -137,7 +137,7 @@ func newLab(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	c := kafkatest.New(t, kafkatest.Options{
-		HeapMB: 2048, JVMFlags: []string{"-XX:TieredStopAtLevel=4"},
+		HeapMB: 2048, JVMFlags: append([]string{"-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC"}, serverFlags...),
 		Properties: map[string]string{"group.share.max.groups": "2000", "group.share.max.share.sessions": "4000", "log.retention.ms": "-1"},
 	})
 	l := &lab{root: root, dir: t.TempDir(), bootstrap: c.Bootstrap()[0], gogc: *gogcFlag, libs: os.Getenv("SLUICE_KAFKA_LIBS")}
