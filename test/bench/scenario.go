@@ -28,7 +28,7 @@ type size struct {
 	writers int
 }
 
-// scenarios are the names for the flag, in the order of the report.
+// scenarioNames are what the flag may name.
 var scenarioNames = []string{"bulk", "sink5", "sink50", "slow", "tasks", "latency", "idle"}
 
 // scenario returns the series of one scenario, nil if there is none of the name.
