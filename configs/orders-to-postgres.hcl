@@ -25,7 +25,7 @@ connector "orders-to-postgres" {
   sink        = "jdbc"
   kafka       = kafka.orders
   topics      = ["orders"]
-  tasks       = 2 # members of the group in this worker
+  tasks       = 2 # in a share group: sets of sink instances that share a member
   parallelism = 4 # sink instances per task
 
   group_protocol     = "share"

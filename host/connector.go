@@ -32,9 +32,11 @@ type connector struct {
 	tasks []*taskSlot     // Set once by Worker.connector.
 }
 
-// taskSlot is one task over all its restarts.
+// taskSlot is one member of the group over all its restarts: one task in a
+// consumer group, all the connector's tasks of this worker in a share group.
 type taskSlot struct {
-	number  int
+	number  int // Of the first task.
+	tasks   int
 	metrics *metrics.Task
 	log     *slog.Logger
 
@@ -86,7 +88,7 @@ func (c *connector) session(ctx context.Context) (err error) {
 		err = errors.Join(err, shared.close(closeCtx))
 	}()
 	c.set(sharetask.StateRunning, nil)
-	c.log.Info("connector started", "group", c.def.GroupID, "protocol", c.def.GroupProtocol, "tasks", len(c.tasks))
+	c.log.Info("connector started", "group", c.def.GroupID, "protocol", c.def.GroupProtocol, "tasks", c.def.Tasks)
 	var wg sync.WaitGroup
 	for _, slot := range c.tasks {
 		wg.Go(func() { slot.supervise(ctx, func() (runnable, error) { return c.task(shared, slot) }) })
@@ -165,7 +167,7 @@ func (slot *taskSlot) set(task runnable, err error, over bool) {
 	slot.task, slot.err, slot.over = task, err, over
 }
 
-// status returns the task's state as the API shows it.
+// status returns the state of its tasks as the API shows it.
 func (slot *taskSlot) status(worker, version string) rest.TaskStatus {
 	slot.mu.Lock()
 	defer slot.mu.Unlock()
@@ -201,7 +203,10 @@ func (c *connector) status() rest.Status {
 	for _, s := range c.tasks {
 		t := s.status(c.worker, version)
 		t.Trace, t.Degraded = c.redact(t.Trace), c.redact(t.Degraded)
-		out.Tasks = append(out.Tasks, t)
+		for range s.tasks {
+			out.Tasks = append(out.Tasks, t)
+			t.ID++
+		}
 	}
 	return out
 }
@@ -218,7 +223,9 @@ func (c *connector) measure() {
 func (c *connector) info() rest.Info {
 	out := rest.Info{Name: c.def.Name, Type: "sink", Config: c.bound.properties(), Tasks: []rest.TaskID{}}
 	for _, s := range c.tasks {
-		out.Tasks = append(out.Tasks, rest.TaskID{Connector: c.def.Name, Task: s.number})
+		for i := range s.tasks {
+			out.Tasks = append(out.Tasks, rest.TaskID{Connector: c.def.Name, Task: s.number + i})
+		}
 	}
 	return out
 }
@@ -230,21 +237,21 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 	if err != nil {
 		return nil, err
 	}
-	batch := c.batch()
+	batch, writers := c.batch(), d.Parallelism*slot.tasks
 	cfg := sharetask.Config{
 		Connector: d.Name, Number: slot.number,
 		Source:   source,
 		MakeSink: shared.sinks(slot.number, slot.log),
 		Metrics:  slot.metrics, Logger: slot.log,
 		Ordered:     d.GroupProtocol == config.GroupConsumer,
-		Parallelism: d.Parallelism,
+		Parallelism: writers,
 		Batch:       sharetask.BatchPolicy{MaxRecords: batch, MaxBytes: int(d.Batch.MaxBytes), MaxWait: d.Batch.MaxWait},
 		Retry:       sharetask.RetryPolicy{Initial: d.Retry.Initial, Max: d.Retry.Max, MaxElapsed: d.Retry.MaxElapsed},
 		Breaker:     sharetask.BreakerPolicy{Failures: d.Breaker.Failures, Max: d.Breaker.Max},
 		Tolerance:   sharetask.Tolerance(d.Errors.Tolerance), LogErrors: d.Errors.Log,
 		PutTimeout: shared.putTimeout, StartTimeout: startTimeout, StopTimeout: c.stopTime - c.closeTime(),
-		MaxOpenRecords: max(2*batch*d.Parallelism, minOpenRecords),
-		MaxOpenBytes:   max(c.maxBytes, int(d.Batch.MaxBytes)),
+		MaxOpenRecords: max(2*batch*writers, minOpenRecords),
+		MaxOpenBytes:   max(c.maxBytes*slot.tasks, int(d.Batch.MaxBytes)),
 	}
 	if c.bound.chain != nil {
 		cfg.Convert = converter{c.bound.chain}

@@ -242,9 +242,10 @@ func (s *shared) source(task int, log *slog.Logger) (sharetask.Source, error) {
 	})
 }
 
-// sinks returns what makes the sinks of one task.
-func (s *shared) sinks(task int, log *slog.Logger) sharetask.SinkMaker {
+// sinks returns what makes the sinks of the tasks from first on.
+func (s *shared) sinks(first int, log *slog.Logger) sharetask.SinkMaker {
 	return func(ctx context.Context, writer int) (sharetask.Sink, error) {
+		task, writer := first+writer/s.connector.def.Parallelism, writer%s.connector.def.Parallelism
 		in, err := s.runner.NewInstance(ctx, pluginapi.Config{
 			Connector: s.connector.def.Name, Task: task, Writer: writer, Worker: s.connector.worker,
 			Values: s.connector.bound.values, Logger: log.With("plugin", s.connector.bound.plugin.Name, "writer", writer),

@@ -39,7 +39,7 @@ func (t fakeTask) Run(ctx context.Context) error {
 func (fakeTask) Status() sharetask.Status { return sharetask.Status{State: sharetask.StateRunning} }
 
 func newSlot() *taskSlot {
-	return &taskSlot{metrics: metrics.New("", "").Task("c", 0), log: slog.New(slog.DiscardHandler)}
+	return &taskSlot{tasks: 1, metrics: metrics.New("", "").Task("c", 0, 1), log: slog.New(slog.DiscardHandler)}
 }
 
 func TestTasksAreRestartedOnlyWhereThatHelps(t *testing.T) {

@@ -56,7 +56,7 @@ func New(ctx context.Context, opts Options) (*Worker, error) {
 		tasks += b.def.Tasks
 	}
 	for _, b := range opts.Bound {
-		w.connectors = append(w.connectors, w.connector(b, memory(cfg.MemoryBytes)/max(1, tasks)))
+		w.connectors = append(w.connectors, w.connector(b, int(cfg.MemoryBytes)/max(1, tasks)))
 	}
 	return w, nil
 }
@@ -68,9 +68,13 @@ func (w *Worker) connector(b *Bound, maxBytes int) *connector {
 		def: b.def, bound: b, worker: w.opts.Config.Worker.ID, log: log, redact: w.opts.Config.Sources.Redact,
 		stopTime: w.opts.Config.Worker.StopTimeout, maxBytes: maxBytes, state: sharetask.StateUnassigned,
 	}
-	for i := range b.def.Tasks {
+	each := 1
+	if b.def.GroupProtocol == config.GroupShare {
+		each = b.def.Tasks // They share a member; what each adds is its writers.
+	}
+	for i := 0; i < b.def.Tasks; i += each {
 		c.tasks = append(c.tasks, &taskSlot{
-			number: i, metrics: w.metrics.Task(b.def.Name, i), log: log.With("task", i),
+			number: i, tasks: each, metrics: w.metrics.Task(b.def.Name, i, each), log: log.With("task", i),
 		})
 	}
 	return c

@@ -327,3 +327,34 @@ func TestMergeRanges(t *testing.T) {
 		}
 	}
 }
+
+// What was acquired together is put and decided together where it fits: the
+// broker keeps its accounts by it.
+func TestPutsAreMadeOfWholeRuns(t *testing.T) {
+	l := newLedger()
+	q := newQueue(BatchPolicy{MaxRecords: 100, MaxBytes: 1 << 20, MaxWait: time.Second}, false, 1)
+	now := time.Unix(100, 0)
+	first := int64(0)
+	push := func(n int) {
+		ev := &Acquired{Records: make([]pluginapi.Record, n)}
+		for i := range ev.Records {
+			ev.Records[i].Offset = first + int64(i)
+		}
+		first += int64(n)
+		q.push(l.acquire(ev), now)
+	}
+	for _, n := range []int{70, 40, 50, 230} {
+		push(n)
+	}
+	for _, want := range []int{70, 90, 100, 100, 30} {
+		if want != 30 && !q.ready(0, now, false) {
+			t.Errorf("not ready with %d and more", want)
+		}
+		if want == 30 && q.ready(0, now, false) {
+			t.Error("ready with 30 of 100, before its time")
+		}
+		if _, n := q.take(0, now, 100); n != want {
+			t.Errorf("got a put of %d, want %d", n, want)
+		}
+	}
+}

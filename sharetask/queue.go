@@ -48,8 +48,8 @@ func newQueue(policy BatchPolicy, ordered bool, writers int) *queue {
 	}
 }
 
-// recordBytes is what a record counts for in a batch.
-func recordBytes(r *pluginapi.Record) int {
+// RecordBytes is what a record counts for in a batch, and in [Acquired].Bytes.
+func RecordBytes(r *pluginapi.Record) int {
 	n := 0
 	if b, ok := r.Key.Bytes(); ok {
 		n += len(b)
@@ -105,7 +105,7 @@ func (q *queue) retry(s span, at time.Time) {
 func (l *lane) unshift(s span, now time.Time) {
 	for i := s.lo; i < s.hi; i++ {
 		s.d.slots[i].state = settle(s.d.slots[i].state)
-		l.bytes += recordBytes(&s.d.Records[i])
+		l.bytes += RecordBytes(&s.d.Records[i])
 	}
 	if len(l.spans) == 0 || l.since.After(now) {
 		l.since = now
@@ -179,8 +179,18 @@ func (q *queue) ready(w int, now time.Time, full bool) bool {
 			since = l.since
 		}
 	})
-	return records > 0 && (full || urgent || records >= q.policy.MaxRecords ||
+	return records > 0 && (full || urgent || records >= q.enough() ||
 		bytes >= q.policy.MaxBytes || !now.Before(since.Add(q.policy.MaxWait)))
+}
+
+// enough is how many records make a put that need not wait for more. In a
+// share group puts are made of what was acquired together, which seldom adds up
+// to the most there may be.
+func (q *queue) enough() int {
+	if q.ordered {
+		return q.policy.MaxRecords
+	}
+	return q.policy.MaxRecords - q.policy.MaxRecords/4
 }
 
 // take forms a put for writer w of at most limit records, marks its records
@@ -200,9 +210,12 @@ func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int
 			for s.lo < s.hi && s.d.slots[s.lo].state != slotBuffered {
 				s.lo++
 			}
+			if !q.ordered && records > 0 && records+int(s.hi-s.lo) > limit {
+				break // Deciding what was acquired together in one go costs the broker least.
+			}
 			first := s.lo
 			for s.lo < s.hi && records < limit && s.d.slots[s.lo].state == slotBuffered {
-				n := recordBytes(&s.d.Records[s.lo])
+				n := RecordBytes(&s.d.Records[s.lo])
 				if records > 0 && bytes+n > q.policy.MaxBytes {
 					bytes = q.policy.MaxBytes // Full: ends the loops.
 					break

@@ -115,7 +115,7 @@ func connectorSpec() blockSpec {
 			{name: "kafka", kind: kindKafka, help: "The cluster. May be left out when there is one.", defText: "the only kafka block"},
 			{name: "topics", kind: kindStrings, help: "Topics to read. Either this or `topics_regex`.", properties: []property{{name: "topics", convert: fromList}}},
 			{name: "topics_regex", kind: kindString, help: "RE2 pattern for whole topic names: no lookarounds, no backreferences.", properties: []property{{name: "topics.regex"}}},
-			{name: "tasks", kind: kindInt, def: int64(1), min: limit(1), max: limit(200), help: "Members of the group in this worker.", properties: []property{{name: "tasks.max", convert: fromTasksMax}}},
+			{name: "tasks", kind: kindInt, def: int64(1), min: limit(1), max: limit(200), help: "Tasks in this worker. In a consumer group each is a member; in a share group they are sets of writers of one member.", properties: []property{{name: "tasks.max", convert: fromTasksMax}}},
 			{name: "parallelism", kind: kindInt, def: int64(1), min: limit(1), max: limit(256), help: "Sink instances per task."},
 			{name: "put_timeout", kind: kindDuration, def: 60 * time.Second, defText: `"60s"; without lock renewal: the lock minus 5s`, min: limitDuration(100 * time.Millisecond), max: limitDuration(24 * time.Hour), help: "Bound on one put. Locks are renewed meanwhile."},
 			{name: "group_protocol", kind: kindString, allowed: []string{GroupConsumer, GroupShare}, defText: "the worker's", help: "A share group, or a classic consumer group.", properties: []property{

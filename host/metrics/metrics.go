@@ -105,11 +105,12 @@ func (r *Registry) Forget(connector string) {
 	}
 }
 
-// Task returns the metrics of one task. All its counters exist at once, so
-// that a rate has a zero to start from.
-func (r *Registry) Task(connector string, number int) *Task {
-	l := []string{connector, strconv.Itoa(number)}
-	return &Task{
+// Task returns the metrics of a connector's tasks from first on that share a
+// member of the group: they are counted together, under first, but each has a
+// state. All counters exist at once, so that a rate has a zero to start from.
+func (r *Registry) Task(connector string, first, tasks int) *Task {
+	l := []string{connector, strconv.Itoa(first)}
+	t := &Task{
 		labels:   l,
 		registry: r,
 		acquired: r.acquired.WithLabelValues(l...),
@@ -127,21 +128,26 @@ func (r *Registry) Task(connector string, number int) *Task {
 		putRecords:     r.putRecords.WithLabelValues(l...),
 		openRecords:    r.openRecords.WithLabelValues(l...),
 		openBytes:      r.openBytes.WithLabelValues(l...),
-		running:        r.running.WithLabelValues(l...),
-		degraded:       r.degraded.WithLabelValues(l...),
 		restarts:       r.restarts.WithLabelValues(l...),
 	}
+	for i := range tasks {
+		n := strconv.Itoa(first + i)
+		t.running = append(t.running, r.running.WithLabelValues(connector, n))
+		t.degraded = append(t.degraded, r.degraded.WithLabelValues(connector, n))
+	}
+	return t
 }
 
 // Task counts for one task; it is a [sharetask.Metrics].
 type Task struct {
-	labels                                    []string
-	registry                                  *Registry
-	verdicts                                  map[sharetask.Verdict]prometheus.Counter
-	acquired, lost, retried, putErrors        prometheus.Counter
-	letterFailures, restarts                  prometheus.Counter
-	putSeconds, putRecords                    prometheus.Observer
-	openRecords, openBytes, running, degraded prometheus.Gauge
+	labels                             []string
+	registry                           *Registry
+	verdicts                           map[sharetask.Verdict]prometheus.Counter
+	acquired, lost, retried, putErrors prometheus.Counter
+	letterFailures, restarts           prometheus.Counter
+	putSeconds, putRecords             prometheus.Observer
+	openRecords, openBytes             prometheus.Gauge
+	running, degraded                  []prometheus.Gauge // One of each task.
 }
 
 var _ sharetask.Metrics = (*Task)(nil)
@@ -193,10 +199,12 @@ func (t *Task) Open(records, bytes int) {
 // Restarted counts that the task is started again by itself.
 func (t *Task) Restarted() { t.restarts.Inc() }
 
-// State gives whether the task runs, and makes progress.
+// State gives whether the tasks run, and make progress.
 func (t *Task) State(running, degraded bool) {
-	t.running.Set(number(running))
-	t.degraded.Set(number(degraded))
+	for i := range t.running {
+		t.running[i].Set(number(running))
+		t.degraded[i].Set(number(degraded))
+	}
 }
 
 func number(b bool) float64 {

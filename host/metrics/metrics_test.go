@@ -54,7 +54,7 @@ func TestEachCallCountsInItsOwnMetric(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := New("v1", "abc")
-			tc.call(r.Task("c", 3))
+			tc.call(r.Task("c", 3, 1))
 			text := scrape(t, r)
 			for _, want := range tc.want {
 				if !strings.Contains(text, want+"\n") {
@@ -77,8 +77,8 @@ func grep(text, part string) string {
 
 func TestForgottenConnectorsHaveNoMetrics(t *testing.T) {
 	r := New("", "")
-	r.Task("gone", 0).DeadLettered("reject", 1)
-	r.Task("stays", 0).Acquired(1)
+	r.Task("gone", 0, 1).DeadLettered("reject", 1)
+	r.Task("stays", 0, 1).Acquired(1)
 	r.Forget("gone")
 	text := scrape(t, r)
 	if strings.Contains(text, `"gone"`) || !strings.Contains(text, `"stays"`) {

@@ -16,7 +16,7 @@ import (
 // all are confirmed. Run it with -benchtime=300000x.
 func BenchmarkAcceptAll(b *testing.B) {
 	for _, partitions := range []int{1, 6} {
-		for _, maxRecords := range []int{500, 2000} {
+		for _, maxRecords := range []int{500, 4000} {
 			b.Run(fmt.Sprintf("partitions=%d/max_records=%d", partitions, maxRecords), func(b *testing.B) {
 				acceptAll(b, partitions, maxRecords)
 			})
@@ -62,6 +62,7 @@ func acceptAll(b *testing.B, partitions, maxRecords int) {
 				b.ResetTimer()
 			}
 			s.Decide([]sharetask.Decision{{TopicPartition: e.TopicPartition, Session: e.Session, Verdict: sharetask.Accept, Ranges: []sharetask.Range{{First: e.Records[0].Offset, Last: e.Records[len(e.Records)-1].Offset}}}})
+			e.Free()
 		case *sharetask.Acknowledged:
 			for _, r := range e.Ranges {
 				confirmed += r.Len()

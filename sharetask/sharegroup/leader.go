@@ -2,7 +2,9 @@ package sharegroup
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice/sharetask"
@@ -112,6 +114,9 @@ func (l *leader) received(a answer, cancel context.CancelFunc) {
 		s.scatter(l)
 	}
 	notice := l.session.notice
+	if l.session.closing && errors.Is(notice, context.Canceled) {
+		notice = nil // Its wait was ended by us.
+	}
 	s.mu.Unlock()
 	if notice != nil {
 		s.log.Warn("share session with a broker is disturbed", "broker", l.id, "err", explain(notice))
@@ -189,28 +194,40 @@ func (l *leader) decode(decoder *recordbatch.Decoder, f *fetched) {
 	if len(b.Gaps) > 0 || len(b.Lost) > 0 || len(b.Records) == 0 {
 		l.signal()
 	}
-	if len(b.Records) == 0 {
-		b.Free()
-		return
-	}
-	s.events <- &sharetask.Acquired{
-		TopicPartition: f.part.TopicPartition, Session: f.session,
-		Records: b.Records, DeliveryCounts: counts(b, f.acquired), Bytes: b.Bytes,
-		LockedUntil: f.sent.Add(f.lock - lockMargin), Lock: f.lock, Free: b.Free,
-	}
+	l.handOver(f, b)
 }
 
-// counts returns the delivery count of each record.
-func counts(b *recordbatch.Batch, ranges []acquired) []int16 {
-	out := make([]int16, len(b.Records))
-	i := 0
-	for _, a := range ranges {
-		for i < len(out) && b.Records[i].Offset <= a.Last {
-			out[i] = a.deliveryCount
-			i++
+// handOver makes an event of each acquired range: that is how the broker keeps
+// its accounts, and deciding a range as a whole costs it least.
+func (l *leader) handOver(f *fetched, b *recordbatch.Batch) {
+	records, left := b.Records, int64(len(f.acquired))
+	free := func() {
+		if atomic.AddInt64(&left, -1) == 0 {
+			b.Free()
 		}
 	}
-	return out
+	counts := make([]int16, len(records))
+	for _, a := range f.acquired {
+		n := 0
+		for n < len(records) && records[n].Offset <= a.Last {
+			counts[n] = a.deliveryCount
+			n++
+		}
+		if n == 0 {
+			free()
+			continue
+		}
+		bytes := 0
+		for i := range n {
+			bytes += sharetask.RecordBytes(&records[i])
+		}
+		l.s.events <- &sharetask.Acquired{
+			TopicPartition: f.part.TopicPartition, Session: f.session,
+			Records: records[:n:n], DeliveryCounts: counts[:n:n], Bytes: bytes,
+			LockedUntil: f.sent.Add(f.lock - lockMargin), Lock: f.lock, Free: free,
+		}
+		records, counts = records[n:], counts[n:]
+	}
 }
 
 // signal wakes the sending goroutine.

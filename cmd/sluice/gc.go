@@ -1,0 +1,29 @@
+package main
+
+import (
+	"math"
+	"os"
+	"runtime/debug"
+)
+
+const (
+	// gcPercent is how much the heap may grow between collections, in percent
+	// of what is in use. Records come in large buffers that live for
+	// milliseconds: collecting less often costs little memory and saves much
+	// CPU (docs/benchmarks.md).
+	gcPercent = 400
+	// memoryShare is how many times the budget of records the whole process
+	// should stay within. "worker.memory" is half of GOMEMLIMIT by default.
+	memoryShare = 2
+)
+
+// tuneGC sets up garbage collection for a worker whose records may take budget
+// bytes. What GOGC and GOMEMLIMIT say goes first.
+func tuneGC(budget int64) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" && budget < math.MaxInt64/memoryShare {
+		debug.SetMemoryLimit(memoryShare * budget) // Near it, collections come as often as they must.
+	}
+}
