@@ -23,7 +23,7 @@ var (
 	roundsFlag    = flag.Int("rounds", 5, "runs of each variant")
 	writersFlag   = flag.Int("writers", 4, "writers, where the scenario does not say")
 	variantsFlag  = flag.String("variants", "", "regular expression: only variants whose names match, and what they are compared with")
-	gogcFlag      = flag.Int("gogc", 100, "GOGC of the programs in Go")
+	gogcFlag      = flag.Int("gogc", 400, "GOGC of the programs in Go; 400 is what a worker sets by itself")
 	writeFlag     = flag.String("write", "", "file to write the report to")
 )
 
