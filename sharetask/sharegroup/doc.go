@@ -22,8 +22,9 @@
 // milliseconds for those that make room, and then go in a request of their own.
 //
 // The broker may hold a fetch for 50 ms while records are held here, half a
-// second when none are, and five seconds after a minute without any. Records
-// that another member gave back are not seen before a fetch that waits ends.
+// second when none are, and longer the longer nothing came, up to five seconds
+// after a minute. Records that another member gave back are not seen before a
+// fetch that waits ends.
 //
 // # Delivery
 //

@@ -15,11 +15,11 @@ const (
 	// busyWait is how long the broker may hold a fetch while records are open:
 	// their acknowledgements wait behind it.
 	busyWait = 50 * time.Millisecond
-	// quietWait is the same with nothing open, and idleWait after idleAfter
-	// without a record.
+	// quietWait is the same with nothing open. It grows with the time since
+	// the last record to idleWait, which is reached after a minute.
 	quietWait = 500 * time.Millisecond
 	idleWait  = 5 * time.Second
-	idleAfter = time.Minute
+	quietPart = 12
 	// gatherWait is how long acknowledgements that make room wait for company
 	// where there is no room to fetch.
 	gatherWait = 3 * time.Millisecond
@@ -146,8 +146,8 @@ func (s *session) plan(now time.Time, r room) (*request, time.Time) {
 	case s.mayFetch(r):
 		s.fetch(req, now, r, open)
 	case s.epoch != epochOpen && final:
-		if at := s.gather.Add(gatherWait); s.gathers(now) && now.Before(at) {
-			return nil, at
+		if s.gathers(now) && now.Before(s.gather.Add(gatherWait)) {
+			return nil, s.gather.Add(gatherWait)
 		}
 		req.kind, req.acks = acknowledge, s.take(now, false)
 	case !s.retryAt(now).IsZero():
@@ -260,17 +260,14 @@ func (s *session) fetch(req *request, now time.Time, r room, open bool) {
 			req.forget = append(req.forget, key)
 		}
 	}
-	switch {
-	case open:
-		req.maxWait = min(busyWait, s.limits.maxWait)
-	case s.records.IsZero() || now.Sub(s.records) < idleAfter:
-		req.maxWait = min(quietWait, s.limits.maxWait)
-	default:
-		req.maxWait = min(idleWait, s.limits.maxWait)
-	}
 	if s.records.IsZero() {
 		s.records = now // Counts from the start.
 	}
+	wait := busyWait
+	if !open {
+		wait = min(max(now.Sub(s.records)/quietPart, quietWait), idleWait)
+	}
+	req.maxWait = min(wait, s.limits.maxWait)
 	if s.epoch != epochOpen {
 		req.acks = s.take(now, false)
 	}

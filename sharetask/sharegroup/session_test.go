@@ -524,3 +524,89 @@ func TestErrorsAreClassified(t *testing.T) {
 		}
 	}
 }
+
+// planned is a session with one partition and the answers that let time pass.
+type planned struct {
+	*session
+	t   *testing.T
+	now time.Time
+	key partitionKey
+}
+
+func newPlanned(t *testing.T, l limits) *planned {
+	t.Helper()
+	n := sharetask.Session(0)
+	p := &planned{t: t, now: time.Unix(1_000_000, 0), key: partitionKey{pluginapi.TopicID{1}, 0}}
+	p.session = newSession(l, func() sharetask.Session { n++; return n })
+	part := &partition{}
+	part.TopicID, part.Topic = p.key.topic, "orders"
+	p.place(p.key, part)
+	return p
+}
+
+// fetched plans a fetch, which brings n offsets from first on, and returns it.
+func (p *planned) fetched(first int64, n int) *request {
+	p.t.Helper()
+	req, _ := p.plan(p.now, room{records: 1 << 20, bytes: 1 << 20})
+	if req == nil || req.kind != fetch {
+		p.t.Fatalf("planned %+v, want a fetch", req)
+	}
+	pa := &partAnswer{leader: -1}
+	if n > 0 {
+		pa.acquired = []acquired{{sharetask.Range{First: first, Last: first + int64(n) - 1}, 1}}
+	}
+	p.answered(answer{lock: 30 * time.Second, parts: map[partitionKey]*partAnswer{p.key: pa}}, p.now)
+	return req
+}
+
+func TestWaitsFollowTheTraffic(t *testing.T) {
+	p := newPlanned(t, limits{locks: 100, records: 50, bytes: 1 << 20, maxWait: idleWait})
+	for _, tt := range []struct {
+		after time.Duration
+		want  time.Duration
+	}{{0, quietWait}, {5 * time.Second, quietWait}, {7 * time.Second, time.Second}, {48 * time.Second, idleWait}, {time.Hour, idleWait}} {
+		p.now = p.now.Add(tt.after)
+		if req := p.fetched(0, 0); req.maxWait != tt.want {
+			t.Errorf("%v later: waits %v, want %v", tt.after, req.maxWait, tt.want)
+		}
+	}
+	p.fetched(0, 10)
+	if req := p.fetched(0, 0); req.maxWait != busyWait {
+		t.Errorf("with records open: waits %v, want %v", req.maxWait, busyWait)
+	}
+	p.parts[p.key].decide(sharetask.Accept, sharetask.Range{First: 0, Last: 9})
+	if req := p.fetched(0, 0); len(req.acks) != 1 || req.maxWait != busyWait {
+		t.Errorf("a fetch with %d acknowledgements waits %v, want 1 and %v", len(req.acks), req.maxWait, busyWait)
+	}
+}
+
+// No fetch waits at the broker while the record-lock window is full: it would
+// keep the verdicts that make room waiting.
+func TestNoFetchIntoAFullWindow(t *testing.T) {
+	p := newPlanned(t, limits{locks: 100, records: 1000, bytes: 1 << 20, maxWait: idleWait})
+	if req := p.fetched(0, 60); req.records != 100 {
+		t.Errorf("asks for %d, want the window of 100", req.records)
+	}
+	if req := p.fetched(60, 50); req.records != 40 {
+		t.Errorf("asks for %d, want the 40 that are left", req.records)
+	}
+	plenty := room{records: 1 << 20, bytes: 1 << 20}
+	if req, _ := p.plan(p.now, plenty); req != nil || !p.stuck() {
+		t.Fatalf("planned %+v (stuck %t), want nothing", req, p.stuck())
+	}
+	part := p.parts[p.key]
+	part.decide(sharetask.Accept, sharetask.Range{First: 20, Last: 109}) // All but the first, which keep the window.
+	req, until := p.plan(p.now, plenty)
+	if req != nil || until != p.now.Add(gatherWait) {
+		t.Fatalf("planned %+v until %v, want a moment for company", req, until)
+	}
+	p.now = until
+	if req, _ = p.plan(p.now, plenty); req == nil || req.kind != acknowledge || len(req.acks[0].acks) != 1 {
+		t.Fatalf("planned %+v, want the acknowledgements alone", req)
+	}
+	p.answered(answer{parts: map[partitionKey]*partAnswer{p.key: {leader: -1}}}, p.now)
+	part.decide(sharetask.Accept, sharetask.Range{First: 0, Last: 18})
+	if req := p.fetched(110, 0); req.records != 9 {
+		t.Errorf("asks for %d, want the 9 that are left: offset 19 holds 91 of 100", req.records)
+	}
+}

@@ -372,7 +372,9 @@ func (s *Source) place(key partitionKey, id int32) bool {
 	if !ok || s.closing != nil || s.failure != nil {
 		return false
 	}
-	p.Topic = name
+	if p.Topic == "" { // It never changes: others read it without s.mu.
+		p.Topic = name
+	}
 	l := s.leaders[id]
 	if l == nil {
 		l = &leader{
