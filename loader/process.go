@@ -83,6 +83,9 @@ func startProcess(ctx context.Context, l *launcher, number uint64, s *spec) (*pr
 			grpc.WithTransportCredentials(rpc.PeerCredentials(nil)),
 			grpc.WithInitialWindowSize(rpc.WindowBytes),
 			grpc.WithInitialConnWindowSize(rpc.WindowBytes),
+			grpc.WithWriteBufferSize(rpc.BufferBytes),
+			grpc.WithReadBufferSize(rpc.BufferBytes),
+			grpc.WithSharedWriteBuffer(true),
 			grpc.WithIdleTimeout(0),
 		},
 	})

@@ -52,6 +52,9 @@ func Serve(p pluginapi.Plugin) {
 				grpc.MaxRecvMsgSize(rpc.MaxMessageBytes),
 				grpc.InitialWindowSize(rpc.WindowBytes),
 				grpc.InitialConnWindowSize(rpc.WindowBytes),
+				grpc.WriteBufferSize(rpc.BufferBytes),
+				grpc.ReadBufferSize(rpc.BufferBytes),
+				grpc.SharedWriteBuffer(true),
 			)...)
 		},
 	})

@@ -35,6 +35,10 @@ const (
 	// WindowBytes is the HTTP/2 flow control window of streams and
 	// connections, on both sides.
 	WindowBytes = 4 << 20
+	// BufferBytes is what a connection gathers before it writes, and reads at
+	// once, on both sides: a put of ordinary size in a system call or two.
+	// Written from memory that connections share.
+	BufferBytes = 256 << 10
 )
 
 // LogLevelKey is the environment variable that tells a plugin the lowest level
