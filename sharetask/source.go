@@ -112,11 +112,12 @@ type Decision struct {
 }
 
 // Event is something a source reports: [Acquired], [Acknowledged], [Lost],
-// [Revoking], [Stalled],
-// [Assigned] or [Failed].
+// [Revoking], [Stalled], [Assigned] or [Failed].
 type Event interface{ event() }
 
-// Acquired is a run of records of one partition that this member holds now.
+// Acquired is a run of records of one partition that this member holds now. In
+// a share group it is what the broker accounts for as one: a task had better
+// put and decide it as a whole.
 type Acquired struct {
 	TopicPartition
 	Session Session
@@ -169,9 +170,8 @@ type Revoking struct {
 }
 
 // Stalled reports that the source acquires nothing more, whatever room there
-// is, until open records are decided: its record-lock window is full, or it can
-// hold one batch only. A batch that waits to fill up is put at once then. The
-// next decision ends it.
+// is, until open records are decided: its record-lock window is full. A batch
+// that waits to fill up is put at once then. The next decision ends it.
 type Stalled struct{}
 
 // Assigned reports the partitions this member has now, for status and metrics.
