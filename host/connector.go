@@ -238,6 +238,10 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 		return nil, err
 	}
 	batch, writers := c.batch(), d.Parallelism*slot.tasks
+	minOpen := minOpenRecords
+	if d.GroupProtocol == config.GroupShare {
+		minOpen = minOpenShared
+	}
 	cfg := sharetask.Config{
 		Connector: d.Name, Number: slot.number,
 		Source:   source,
@@ -250,7 +254,7 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 		Breaker:     sharetask.BreakerPolicy{Failures: d.Breaker.Failures, Max: d.Breaker.Max},
 		Tolerance:   sharetask.Tolerance(d.Errors.Tolerance), LogErrors: d.Errors.Log,
 		PutTimeout: shared.putTimeout, StartTimeout: startTimeout, StopTimeout: c.stopTime - c.closeTime(),
-		MaxOpenRecords: max(2*batch*writers, minOpenRecords),
+		MaxOpenRecords: max(2*batch*writers, minOpen),
 		MaxOpenBytes:   max(c.maxBytes*slot.tasks, int(d.Batch.MaxBytes)),
 	}
 	if c.bound.chain != nil {
@@ -278,6 +282,12 @@ func (c *connector) batch() int {
 }
 
 const (
-	startTimeout   = time.Minute
+	startTimeout = time.Minute
+	// minOpenRecords is how many records a task may hold at least.
 	minOpenRecords = 4000
+	// minOpenShared is the same in a share group: the fewer fetches it takes,
+	// the less the broker has to write. On six partitions 4,000, 8,000 and
+	// 16,000 measured 3.8, 2.5 and 1.8 s of the broker's CPU per million
+	// records, and 75, 100 and 110 MB here.
+	minOpenShared = 8000
 )
