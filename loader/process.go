@@ -85,7 +85,6 @@ func startProcess(ctx context.Context, l *launcher, number uint64, s *spec) (*pr
 			grpc.WithInitialConnWindowSize(rpc.WindowBytes),
 			grpc.WithWriteBufferSize(rpc.BufferBytes),
 			grpc.WithReadBufferSize(rpc.BufferBytes),
-			grpc.WithSharedWriteBuffer(true),
 			grpc.WithIdleTimeout(0),
 		},
 	})

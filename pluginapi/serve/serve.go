@@ -54,7 +54,6 @@ func Serve(p pluginapi.Plugin) {
 				grpc.InitialConnWindowSize(rpc.WindowBytes),
 				grpc.WriteBufferSize(rpc.BufferBytes),
 				grpc.ReadBufferSize(rpc.BufferBytes),
-				grpc.SharedWriteBuffer(true),
 			)...)
 		},
 	})

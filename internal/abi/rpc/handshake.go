@@ -37,7 +37,7 @@ const (
 	WindowBytes = 4 << 20
 	// BufferBytes is what a connection gathers before it writes, and reads at
 	// once, on both sides: a put of ordinary size in a system call or two.
-	// Written from memory that connections share.
+	// gRPC gives the memory back between writes.
 	BufferBytes = 256 << 10
 )
 
