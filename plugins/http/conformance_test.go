@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -71,18 +70,6 @@ func (s *service) fail(left int) {
 	s.left = left
 }
 
-// closedPort returns an address where nobody listens.
-func closedPort(t testing.TB) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
 func TestConformance(t *testing.T) {
 	direct, process := plugintest.Direct(httpsink.Plugin()), plugintest.Process(t, httpsink.Plugin())
 	for _, tc := range []struct {
@@ -121,7 +108,7 @@ func TestConformance(t *testing.T) {
 					},
 					FailAfter:     func(_ testing.TB, n int) { s.fail(n) },
 					Repair:        func(testing.TB) { s.fail(-1) },
-					Unreachable:   at("http://" + closedPort(t) + tc.path),
+					Unreachable:   at("http://" + plugintest.ClosedAddress(t) + tc.path),
 					Misconfigured: at("nowhere"),
 				}
 			})

@@ -3,7 +3,6 @@ package jdbc
 import (
 	"fmt"
 	"maps"
-	"net"
 	"path/filepath"
 	"testing"
 
@@ -12,18 +11,6 @@ import (
 	"github.com/sluicehq/sluice/pluginapi/sinktest"
 	"github.com/sluicehq/sluice/test/plugintest"
 )
-
-// closedPort returns an address where nobody listens.
-func closedPort(t testing.TB) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
 
 func TestConformance(t *testing.T) {
 	columns := map[string]string{
@@ -62,12 +49,12 @@ func TestConformance(t *testing.T) {
 						}
 						switch name {
 						case postgresPeer:
-							target.Unreachable = at(values{"dsn": "postgres://u:p@" + closedPort(t) + "/d"})
+							target.Unreachable = at(values{"dsn": "postgres://u:p@" + plugintest.ClosedAddress(t) + "/d"})
 							target.FailAfter = func(t testing.TB, n int) { failAfter(t, p, n) }
 							target.Repair = func(t testing.TB) { p.exec(t, "DROP TRIGGER outage ON kit", "DROP FUNCTION outage") }
 							target.Bad = func(testing.TB) pluginapi.Record { return record(object("id", "bad", "pad", "\x00")) }
 						case mariadbPeer:
-							target.Unreachable = at(values{"dsn": "mysql://u:p@" + closedPort(t) + "/d"})
+							target.Unreachable = at(values{"dsn": "mysql://u:p@" + plugintest.ClosedAddress(t) + "/d"})
 						default:
 							dir := t.TempDir() // A folder is a file that cannot be opened.
 							target.Unreachable = at(values{"dsn": "sqlite:" + filepath.Clean(dir)})

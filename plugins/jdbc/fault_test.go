@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/test/mariadbtest"
+	"github.com/sluicehq/sluice/test/plugintest"
 	"github.com/sluicehq/sluice/test/postgrestest"
 )
 
@@ -191,8 +192,8 @@ func TestUnreachableAndRefused(t *testing.T) {
 		want pluginapi.Class
 		code string
 	}{
-		{"postgres, closed port", func(t *testing.T) string { return "postgres://u:hush-x@" + closedPort(t) + "/d" }, pluginapi.Unavailable, "connect"},
-		{"mysql, closed port", func(t *testing.T) string { return "mysql://u:hush-x@" + closedPort(t) + "/d" }, pluginapi.Unavailable, "connect"},
+		{"postgres, closed port", func(t *testing.T) string { return "postgres://u:hush-x@" + plugintest.ClosedAddress(t) + "/d" }, pluginapi.Unavailable, "connect"},
+		{"mysql, closed port", func(t *testing.T) string { return "mysql://u:hush-x@" + plugintest.ClosedAddress(t) + "/d" }, pluginapi.Unavailable, "connect"},
 		{"postgres, wrong password", func(t *testing.T) string { return strings.Replace(postgres(t), postgrestest.Password, "hush-wrong", 1) }, pluginapi.Unavailable, "28P01"},
 		{"mysql, wrong password", func(t *testing.T) string { return strings.Replace(mariadb(t), mariadbtest.Password, "hush-wrong", 1) }, pluginapi.Unavailable, "28000/1045"},
 		{"postgres, no database", func(t *testing.T) string { return postgres(t) + "nowhere" }, pluginapi.Fatal, "3D000"},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -69,18 +68,6 @@ func (g *gate) set(left int) {
 	g.left = left
 }
 
-// closedPort returns the URL of a server that is not there.
-func closedPort(t testing.TB) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return "http://" + l.Addr().String()
-}
-
 func TestConformance(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -120,7 +107,7 @@ func TestConformance(t *testing.T) {
 							}
 							return ids
 						},
-						Unreachable:   at(values{"endpoint": closedPort(t)}),
+						Unreachable:   at(values{"endpoint": "http://" + plugintest.ClosedAddress(t)}),
 						Misconfigured: at(values{"endpoint": "nowhere"}),
 					}
 					if !strings.Contains(tc.name, "gzip") {

@@ -29,6 +29,23 @@ func (w *wire) send(ctx context.Context, req *request) answer {
 	return w.acknowledge(ctx, req)
 }
 
+// ask sends a request and returns the response, which must be an R.
+func ask[R kmsg.Response](ctx context.Context, w *wire, r kmsg.Request) (R, error) {
+	kr, err := w.broker.Request(ctx, r)
+	if err != nil {
+		return *new(R), err
+	}
+	resp, ok := kr.(R)
+	if !ok {
+		return resp, fmt.Errorf("the broker answered with %T", kr)
+	}
+	return resp, nil
+}
+
+func newAnswer(lockMillis int32) answer {
+	return answer{lock: time.Duration(lockMillis) * time.Millisecond, parts: map[partitionKey]*partAnswer{}}
+}
+
 // acquireExactly is ShareAcquireMode record_limit (KIP-1206).
 const acquireExactly = 1
 
@@ -42,16 +59,16 @@ func (w *wire) fetch(ctx context.Context, req *request) answer {
 		r.ShareAcquireMode = acquireExactly
 	}
 	topics := byTopic[kmsg.ShareFetchRequestTopic]{}
+	place := map[partitionKey]int{} // In its topic.
 	partition := func(key partitionKey) *kmsg.ShareFetchRequestTopicPartition {
 		t, fresh := topics.get(key)
 		if fresh {
 			t.TopicID = key.topic
 		}
-		for i := range t.Partitions {
-			if t.Partitions[i].Partition == key.partition {
-				return &t.Partitions[i]
-			}
+		if i, ok := place[key]; ok {
+			return &t.Partitions[i]
 		}
+		place[key] = len(t.Partitions)
 		t.Partitions = append(t.Partitions, kmsg.ShareFetchRequestTopicPartition{Partition: key.partition, PartitionMaxBytes: r.MaxBytes})
 		return &t.Partitions[len(t.Partitions)-1]
 	}
@@ -77,18 +94,14 @@ func (w *wire) fetch(ctx context.Context, req *request) answer {
 	}
 	r.ForgottenTopicsData = forget.list()
 
-	kr, err := w.broker.Request(ctx, r)
+	resp, err := ask[*kmsg.ShareFetchResponse](ctx, w, r)
+	if err == nil {
+		err = brokerError(resp.ErrorCode, resp.ErrorMessage)
+	}
 	if err != nil {
 		return answer{err: err}
 	}
-	resp, ok := kr.(*kmsg.ShareFetchResponse)
-	if !ok {
-		return answer{err: fmt.Errorf("the broker answered with %T", kr)}
-	}
-	if err := brokerError(resp.ErrorCode, resp.ErrorMessage); err != nil {
-		return answer{err: err}
-	}
-	a := answer{lock: time.Duration(resp.AcquisitionLockTimeoutMillis) * time.Millisecond, parts: map[partitionKey]*partAnswer{}}
+	a := newAnswer(resp.AcquisitionLockTimeoutMillis)
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
 		for j := range t.Partitions {
@@ -143,18 +156,14 @@ func (w *wire) acknowledge(ctx context.Context, req *request) answer {
 	}
 	r.Topics = topics.list()
 
-	kr, err := w.broker.Request(ctx, r)
+	resp, err := ask[*kmsg.ShareAcknowledgeResponse](ctx, w, r)
+	if err == nil {
+		err = brokerError(resp.ErrorCode, resp.ErrorMessage)
+	}
 	if err != nil {
 		return answer{err: err}
 	}
-	resp, ok := kr.(*kmsg.ShareAcknowledgeResponse)
-	if !ok {
-		return answer{err: fmt.Errorf("the broker answered with %T", kr)}
-	}
-	if err := brokerError(resp.ErrorCode, resp.ErrorMessage); err != nil {
-		return answer{err: err}
-	}
-	a := answer{lock: time.Duration(resp.AcquisitionLockTimeoutMillis) * time.Millisecond, parts: map[partitionKey]*partAnswer{}}
+	a := newAnswer(resp.AcquisitionLockTimeoutMillis)
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
 		for j := range t.Partitions {

@@ -295,6 +295,18 @@ func TestKafkaBrokerRestart(t *testing.T) {
 	}
 }
 
+// holdOfEach asks for records and returns one delivery of each partition.
+func (m *member) holdOfEach(partitions int) map[int32]*sharetask.Acquired {
+	m.t.Helper()
+	m.Request(plenty())
+	held := map[int32]*sharetask.Acquired{}
+	for len(held) < partitions {
+		a := next[*sharetask.Acquired](m)
+		held[a.Partition] = a
+	}
+	return held
+}
+
 // The partition gets another leader: what is held of it is lost, at once, and
 // comes again from there, while the others' go on.
 func TestKafkaPartitionMoves(t *testing.T) {
@@ -310,12 +322,7 @@ func TestKafkaPartitionMoves(t *testing.T) {
 		produce(t, c.Bootstrap(), topic, &kgo.Record{Partition: p, Value: []byte("v")})
 	}
 	m := join(t, options(c.Bootstrap(), topic, group))
-	m.Request(plenty())
-	held := map[int32]*sharetask.Acquired{}
-	for len(held) < 3 {
-		a := next[*sharetask.Acquired](m)
-		held[a.Partition] = a
-	}
+	held := m.holdOfEach(3)
 	admin := c.Admin(t)
 	topics, err := admin.ListTopics(t.Context(), topic)
 	if err != nil {
@@ -361,12 +368,7 @@ func TestKafkaUnassignedWhileHeld(t *testing.T) {
 		produce(t, bootstrap, topic, &kgo.Record{Partition: p, Value: []byte("v")})
 	}
 	m := join(t, options(bootstrap, topic, group))
-	m.Request(plenty())
-	held := map[int32]*sharetask.Acquired{}
-	for len(held) < 2 {
-		a := next[*sharetask.Acquired](m)
-		held[a.Partition] = a
-	}
+	held := m.holdOfEach(2)
 	m.Source.assign([]partitionKey{{held[1].TopicID, 1}})
 	for _, a := range held {
 		m.decide(a, sharetask.Accept, span(a))

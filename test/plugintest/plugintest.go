@@ -4,6 +4,7 @@ package plugintest
 
 import (
 	"context"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -76,4 +77,16 @@ func config(t testing.TB, plugin pluginapi.Plugin, values map[string]any) plugin
 		t.Fatal(p)
 	}
 	return pluginapi.Config{Connector: "c", Worker: "w", Values: values}
+}
+
+// ClosedAddress returns a host and port where nobody listens.
+func ClosedAddress(t testing.TB) string {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
 }
