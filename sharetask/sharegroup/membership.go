@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -132,7 +133,11 @@ func (m *membership) refused(ctx context.Context, err error) time.Duration {
 		m.s.fail(fmt.Errorf("join group: %w", err))
 		return time.Hour
 	}
-	m.s.log.Warn("heartbeat refused, trying again", "again_in", pause, "err", explain(err))
+	level := slog.LevelWarn
+	if pause == maxRejoinPause { // It has been said.
+		level = slog.LevelDebug
+	}
+	m.s.log.Log(ctx, level, "heartbeat failed, trying again", "again_in", pause.String(), "err", explain(err))
 	return pause
 }
 
