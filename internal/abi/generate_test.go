@@ -65,7 +65,7 @@ func genValue(t *rapid.T, s *data.Schema) data.Value {
 		return data.Uint64(rapid.Uint64().Draw(t, "uint64"))
 	case data.KindFloat32:
 		f := math.Float32frombits(rapid.Uint32().Draw(t, "float32"))
-		if f != f { //nolint:staticcheck // NaN: a signalling one is quiet after any conversion.
+		if math.IsNaN(float64(f)) { // A signalling one is quiet after any conversion.
 			f = float32(math.NaN())
 		}
 		return data.Float32(f)
