@@ -83,9 +83,10 @@ func (r *row) replaces(head *row) bool {
 	return ok && order <= 0
 }
 
-// older reports whether the database would not look at r after head.
+// older reports whether the database would not look at r after head. Should head be at fault, r counts after all, and a row
+// that replaced head must have replaced r too: so head covers what is folded under it, always.
 func (r *row) older(head *row) bool {
-	if r.version.Kind() == data.KindMissing {
+	if r.version.Kind() == data.KindMissing || !head.shape.covers(r.shape) {
 		return false
 	}
 	order, ok := compareVersions(head.version, r.version)

@@ -86,6 +86,19 @@ func TestBadRowDoesNotHideTheOneBefore(t *testing.T) {
 	})
 }
 
+// TestBadRowDoesNotHideAnOlderOne: the second record is too old only if the first is stored, and the third, which makes the
+// first needless, does not make up for the second.
+func TestBadRowDoesNotHideAnOlderOne(t *testing.T) {
+	onEach(t, func(t *testing.T, p *peer) {
+		p.exec(t, "CREATE TABLE items (id INT PRIMARY KEY, a VARCHAR(5) CHECK (length(a) <= 5), b INT, v INT)")
+		settings := upsertBy("items", "id")
+		settings["version"] = "v"
+		s := p.start(t, settings)
+		put(t, s, of("id", 1, "v", 1, "a", "much too long"), of("id", 1, "v", 0, "b", 7), of("id", 1, "v", 1, "a", "x"))
+		p.want(t, "SELECT a, b, v FROM items", "x|7|1")
+	})
+}
+
 // TestKeysThatAreOneToTheDatabase: keys that differ in text only, so that nobody but the database knows they are one.
 func TestKeysThatAreOneToTheDatabase(t *testing.T) {
 	create := map[string]string{

@@ -414,10 +414,15 @@ func testRevoke(b *bench) {
 	b.produce(topic, 1, 4)
 	m := b.join(b.options(topic))
 	m.Request(plenty())
-	first, second := next[*sharetask.Acquired](m), next[*sharetask.Acquired](m)
-	for len(first.Records) != 4 || len(second.Records) != 4 {
-		t.Fatalf("got %d and %d records at once, want 4 each", len(first.Records), len(second.Records))
+	var held []*sharetask.Acquired // The first of each partition. A fetch may bring less than there is.
+	for got := 0; got < 8; {
+		a := next[*sharetask.Acquired](m)
+		got += len(a.Records)
+		if len(held) == 0 || held[0].Partition != a.Partition && len(held) == 1 {
+			held = append(held, a)
+		}
 	}
+	first, second := held[0], held[1]
 	other := b.join(b.options(topic))
 	other.Request(plenty())
 	r1, r2 := next[*sharetask.Revoking](m), next[*sharetask.Revoking](m)
