@@ -36,7 +36,8 @@ type fakeSource struct {
 	late     []int64 // Records whose lock ran out.
 	queued   []Decision
 	maxOpen  int
-	stalled  bool // Report Stalled after each run.
+	stalled  bool         // Report Stalled after each run.
+	inUse    atomic.Int32 // Runs not freed yet; what is freed is overwritten.
 }
 
 func newFakeSource(records int64, lock time.Duration) *fakeSource {
@@ -146,6 +147,14 @@ func (f *fakeSource) step() []Event {
 		f.expires[f.next] = now.Add(f.lock)
 		ev.Bytes += 4
 		f.next++
+	}
+	f.inUse.Add(1)
+	ev.Free = func() {
+		for i := range ev.Records {
+			b, _ := ev.Records[i].Value.Bytes()
+			clear(b)
+		}
+		f.inUse.Add(-1)
 	}
 	f.maxOpen = max(f.maxOpen, len(f.expires))
 	out = append(out, ev)

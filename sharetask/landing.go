@@ -103,6 +103,7 @@ func (t *Task) verdicts(p *put, now time.Time) tally {
 		}
 	}
 	if len(again) > 0 {
+		t.ledger.saveSurvivors(again)
 		records := 0
 		// Backwards, so that in a lane that keeps order the first is put in front last.
 		for i := len(again) - 1; i >= 0; i-- {

@@ -241,10 +241,11 @@ func TestLedgerKeepsEveryRecordExactlyOnce(t *testing.T) {
 				ev := &Acquired{TopicPartition: TopicPartition{Partition: p}, Session: s, Lock: 30 * time.Second, LockedUntil: now.Add(30 * time.Second), Free: func() { freed++ }}
 				for range rapid.IntRange(1, 20).Draw(rt, "records") {
 					next[p] += int64(rapid.IntRange(1, 2).Draw(rt, "step"))
-					ev.Records = append(ev.Records, pluginapi.Record{Offset: next[p]})
+					ev.Records = append(ev.Records, pluginapi.Record{Offset: next[p], Value: pluginapi.BytesDatum([]byte{1})})
 					fate[key{p, s, next[p]}] = 0
 				}
 				ev.Bytes = len(ev.Records)
+				ev.Memory = rapid.IntRange(0, 100).Draw(rt, "memory")
 				all = append(all, l.acquire(ev))
 			},
 			"decide": func(rt *rapid.T) {
@@ -255,6 +256,24 @@ func TestLedgerKeepsEveryRecordExactlyOnce(t *testing.T) {
 				lo := rapid.IntRange(0, len(d.slots)-1).Draw(rt, "lo")
 				hi := rapid.IntRange(lo+1, len(d.slots)).Draw(rt, "hi")
 				l.decide(span{d: d, lo: int32(lo), hi: int32(hi)}, rapid.SampledFrom([]Verdict{Accept, Release, Reject}).Draw(rt, "verdict"))
+			},
+			"save survivors": func(rt *rapid.T) {
+				if len(all) == 0 {
+					return
+				}
+				d := rapid.SampledFrom(all).Draw(rt, "delivery")
+				var spans []againSpan
+				for i := range d.slots {
+					if d.slots[i].state != slotDone && rapid.Bool().Draw(rt, "waits") {
+						spans = append(spans, againSpan{span: span{d: d, lo: int32(i), hi: int32(i) + 1}})
+					}
+				}
+				l.saveSurvivors(spans)
+				for _, s := range spans {
+					if s.d != d && !slices.Contains(all, s.d) {
+						all = append(all, s.d)
+					}
+				}
 			},
 			"flush": func(*rapid.T) { settle(l.flush()) },
 			"tick": func(rt *rapid.T) {

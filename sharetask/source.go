@@ -134,6 +134,9 @@ type Acquired struct {
 	LockedUntil time.Time
 	Lock        time.Duration // The group's lock duration; a renewal lasts as long.
 	Bytes       int           // Bytes of the records' keys, values and headers.
+	// Memory is how many bytes stay in use while any of the records is: the
+	// response they came in, say. At most Bytes, or 0, means no more than Bytes.
+	Memory int
 	// Free, if not nil, gives the memory behind Records back.
 	Free func()
 }

@@ -3,6 +3,7 @@ package sharetask
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,46 @@ func TestOutageHoldsRenewsAndLosesNothing(t *testing.T) {
 			t.Errorf("acquired %d records in an outage", src.maxOpen)
 		}
 	})
+}
+
+// TestFewSurvivorsKeepNoMemory: records that are put again and again do not
+// hold on to what they came with, and are what they were.
+func TestFewSurvivorsKeepNoMemory(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			lock, want := 30*time.Second, int32(0)
+			if ordered {
+				lock, want = 0, 1 // What comes behind a record waits for it.
+			}
+			src := newFakeSource(40, lock)
+			slow := time.Now().Add(time.Minute)
+			waiting := int32(-1)
+			sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+				acceptAll(r)
+				for i := range b {
+					if v, _ := b[i].Value.Bytes(); string(v) != fmt.Sprintf("%04d", b[i].Offset) || b[i].Topic != orders.Topic {
+						t.Errorf("record %d: got %q of %q", b[i].Offset, v, b[i].Topic)
+					}
+					if b[i].Offset%20 == 7 && time.Now().Before(slow) {
+						r[i] = pluginapi.Retried(pluginapi.NewError(pluginapi.Transient, "lag", "later"))
+						waiting = src.inUse.Load()
+					}
+				}
+				return nil
+			}}
+			cfg := testConfig(src, sink)
+			cfg.Ordered = ordered
+			if _, err := runFor(t, cfg, 5*time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if got := src.verdicts(); got[Accept] != 40 {
+				t.Errorf("got %v, want 40 accepted", got)
+			}
+			if waiting != want || src.inUse.Load() != 0 {
+				t.Errorf("ordered=%v: while records waited %d runs were in use, at the end %d; want %d and none", ordered, waiting, src.inUse.Load(), want)
+			}
+		})
+	}
 }
 
 func TestRefusedRecordAloneIsDeadLettered(t *testing.T) {

@@ -42,6 +42,8 @@ type Instance struct {
 	left    bool // That of a call goes on behind its caller's back.
 	freed   bool
 	results []pluginapi.Result // Of the put in progress; nil outside of one.
+
+	spare []pluginapi.Result // For the next put.
 }
 
 // Instance makes a sink with memory of its own and runs its initialization. ctx
@@ -152,8 +154,15 @@ func (inst *Instance) Put(ctx context.Context, batch []pluginapi.Record, results
 	}
 
 	// The call fills results of its own: it may have to be left behind.
+	own := inst.spare
+	inst.spare = nil
+	if cap(own) < len(results) {
+		own = make([]pluginapi.Result, len(results))
+	}
+	own = own[:len(results)]
+	clear(own)
 	inst.mu.Lock()
-	inst.results = make([]pluginapi.Result, len(results))
+	inst.results = own
 	inst.mu.Unlock()
 	var answered *pluginapi.Error
 	err := inst.call(ctx, "put", func(ctx context.Context) error {
@@ -175,8 +184,11 @@ func (inst *Instance) Put(ctx context.Context, batch []pluginapi.Record, results
 	copy(results, inst.results)
 	inst.results = nil
 	inst.mu.Unlock()
-	if !inst.isLeft() && cap(frame) <= maxKeptFrame {
-		inst.module.frames.Put(buf)
+	if !inst.isLeft() {
+		inst.spare = own
+		if cap(frame) <= maxKeptFrame {
+			inst.module.frames.Put(buf)
+		}
 	}
 	if err != nil {
 		return err

@@ -150,14 +150,19 @@ func (l *leader) deliver() {
 		for _, e := range out.events {
 			l.s.events <- e
 		}
+		memory := 0 // One response is one piece of memory.
 		for i := range out.fetched {
-			l.decode(decoder, &out.fetched[i])
+			memory += len(out.fetched[i].raw)
+		}
+		for i := range out.fetched {
+			l.decode(decoder, &out.fetched[i], memory)
 		}
 	}
 }
 
-// decode makes an event of what was fetched from one partition.
-func (l *leader) decode(decoder *recordbatch.Decoder, f *fetched) {
+// decode makes events of what was fetched from one partition, in a response of
+// memory bytes.
+func (l *leader) decode(decoder *recordbatch.Decoder, f *fetched, memory int) {
 	s := l.s
 	ranges := make([]recordbatch.Range, len(f.acquired))
 	var count int64
@@ -194,12 +199,12 @@ func (l *leader) decode(decoder *recordbatch.Decoder, f *fetched) {
 	if len(b.Gaps) > 0 || len(b.Lost) > 0 || len(b.Records) == 0 {
 		l.signal()
 	}
-	l.handOver(f, b)
+	l.handOver(f, b, memory)
 }
 
 // handOver makes an event of each acquired range: that is how the broker keeps
 // its accounts, and deciding a range as a whole costs it least.
-func (l *leader) handOver(f *fetched, b *recordbatch.Batch) {
+func (l *leader) handOver(f *fetched, b *recordbatch.Batch, memory int) {
 	records, left := b.Records, int64(len(f.acquired))
 	free := func() {
 		if atomic.AddInt64(&left, -1) == 0 {
@@ -224,7 +229,7 @@ func (l *leader) handOver(f *fetched, b *recordbatch.Batch) {
 		l.s.events <- &sharetask.Acquired{
 			TopicPartition: f.part.TopicPartition, Session: f.session,
 			Records: records[:n:n], DeliveryCounts: counts[:n:n], Bytes: bytes,
-			LockedUntil: f.sent.Add(f.lock - lockMargin), Lock: f.lock, Free: free,
+			LockedUntil: f.sent.Add(f.lock - lockMargin), Lock: f.lock, Memory: max(memory, b.Bytes), Free: free,
 		}
 		records, counts = records[n:], counts[n:]
 	}
