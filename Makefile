@@ -73,7 +73,7 @@ fuzz: ## each fuzz test for FUZZ_TIME (10s)
 	    echo "$$package $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) $$package; \
 	  done; done
 
-# What to measure: bulk, sink5, sink50, slow, tasks, latency, idle; see docs/benchmarks.md. BENCH_FLAGS are those of test/bench.
+# What to measure: bulk, sink5, sink50, slow, tasks, workers, latency, idle; see docs/benchmarks.md. BENCH_FLAGS are those of test/bench.
 SCENARIOS   ?= bulk
 RECORDS     ?= 1300000
 ROUNDS      ?= 5

@@ -10,11 +10,15 @@ import (
 // BenchmarkPut puts 500 records of 1 KB into a guest in Go that looks at the
 // first word of each.
 func BenchmarkPut(b *testing.B) {
-	inst := start(b, open(b, "guest", Options{}), nil, nil)
 	values := make([]string, 500)
 	for i := range values {
 		values[i] = "accept " + strings.Repeat("x", 1024)
 	}
+	benchmarkPut(b, start(b, open(b, "guest", Options{}), nil, nil), values)
+}
+
+func benchmarkPut(b *testing.B, inst *Instance, values []string) {
+	b.Helper()
 	batch := records(values...)
 	results := make([]pluginapi.Result, len(batch))
 	b.ReportAllocs()

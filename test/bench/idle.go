@@ -26,7 +26,7 @@ func (l *lab) idle(ctx context.Context, n int, name string) (s sample, err error
 		return s, err
 	}
 	m := newMarks()
-	c, err := l.startWorker(m, address, "builtin", fmt.Sprintf(`
+	c, err := l.startWorker(m, address, "bench", "builtin", fmt.Sprintf(`
 connector "idle" {
   for_each       = [for i in range(%d) : format("%%04d", i)]
   sink           = "builtin:drop"
@@ -66,11 +66,11 @@ connector "idle" {
 	if err := pause(ctx, idleSettle); err != nil {
 		return s, err
 	}
-	before, busy := usageOf(m.pid), cpuOf(l.brokerPID)
+	before, busy := m.usage(), cpuOf(l.brokerPID)
 	if err := pause(ctx, idleTime); err != nil {
 		return s, err
 	}
-	after := usageOf(m.pid)
+	after := m.usage()
 	s.cpu1 = (after.cpu - before.cpu) / idleTime.Seconds()
 	s.broker = cpuOf(l.brokerPID) - busy
 	s.peak = float64(after.peak)

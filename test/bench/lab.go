@@ -38,7 +38,7 @@ func (l *lab) build() error {
 		{l.program("rawsession"), "./test/bench/rawsession", false},
 		{l.program("rawconsumer"), "./test/bench/rawconsumer", false},
 		{filepath.Join(l.plugins("process"), "sluice-sink-drop"), "./plugins/drop/sluice-sink-drop", false},
-		{filepath.Join(l.plugins("wasm"), "drop.wasm"), "./test/bench/wasmdrop", true},
+		{filepath.Join(l.plugins("wasm-go"), "drop.wasm"), "./test/bench/wasmdrop", true},
 	} {
 		args, env := []string{"build", "-o", b.out}, os.Environ()
 		if b.wasm {
@@ -49,6 +49,13 @@ func (l *lab) build() error {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", b.from, err, out)
 		}
+	}
+	if err := os.MkdirAll(l.plugins("wasm-c"), 0o700); err != nil {
+		return err
+	}
+	cmd := exec.Command(filepath.Join(l.root, "examples/plugins/wasm-c/build"), filepath.Join(l.plugins("wasm-c"), "drop.wasm"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the example in C: %w\n%s", err, out)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ type job struct {
 	limit      time.Duration // From the first record on; the job ends then, at the latest.
 	writers    int           // Puts at the same time, of each task.
 	tasks      int
+	workers    int           // Processes, of Sluice; 0 means one.
 	delay      time.Duration // Of a put.
 	slowEvery  int64         // One record of so many is slow; 0 means none.
 	slowFor    time.Duration
@@ -68,7 +69,7 @@ func newSample() sample {
 type marks struct {
 	mu          sync.Mutex
 	started     time.Time
-	pid         int
+	pids        []int
 	first, last time.Time
 	done        int64 // Records at last.
 	half        int64 // Records at the usage in atHalf.
@@ -79,11 +80,24 @@ type marks struct {
 	began, ended chan struct{} // Closed at first and last.
 }
 
-// attach says which process the marks are of.
+// attach says which process the marks are of. With several, a run begins with the first one's start.
 func (m *marks) attach(pid int, started time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.pid, m.started = pid, started
+	m.pids = append(m.pids, pid)
+	if len(m.pids) == 1 {
+		m.started = started
+	}
+}
+
+// usage is what all processes have taken so far. m.mu must be held, or no process be attached any more.
+func (m *marks) usage() (sum usage) {
+	for _, pid := range m.pids {
+		u := usageOf(pid)
+		sum.cpu += u.cpu
+		sum.peak += u.peak
+	}
+	return sum
 }
 
 func newMarks() *marks { return &marks{began: make(chan struct{}), ended: make(chan struct{})} }
@@ -142,7 +156,7 @@ func (m *marks) halved(done int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.half == 0 {
-		m.half, m.atHalf = done, usageOf(m.pid)
+		m.half, m.atHalf = done, m.usage()
 	}
 }
 
@@ -150,7 +164,7 @@ func (m *marks) end(at time.Time, done int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.last.IsZero() {
-		m.last, m.done, m.atEnd = at, done, usageOf(m.pid)
+		m.last, m.done, m.atEnd = at, done, m.usage()
 		close(m.ended)
 	}
 }

@@ -29,7 +29,7 @@ type size struct {
 }
 
 // scenarioNames are what the flag may name.
-var scenarioNames = []string{"bulk", "sink5", "sink50", "slow", "tasks", "latency", "idle"}
+var scenarioNames = []string{"bulk", "sink5", "sink50", "slow", "tasks", "workers", "latency", "idle"}
 
 // scenario returns the series of one scenario, nil if there is none of the name.
 func scenario(name string, z size) []series {
@@ -44,6 +44,8 @@ func scenario(name string, z size) []series {
 		return []series{slowRecords()}
 	case "tasks":
 		return []series{tasks(z, 1), tasks(z, 6)}
+	case "workers":
+		return []series{workersOf(z, 1), workersOf(z, 6)}
 	case "latency":
 		return []series{latency()}
 	case "idle":
@@ -75,7 +77,8 @@ func bulk(z size, partitions int) series {
 			{"franz-go consumer group", rawConsumer, j},
 			{"Sluice share, builtin", sluice("builtin", "share"), j},
 			{"Sluice share, process", sluice("process", "share"), j},
-			{"Sluice share, WASM (Go)", sluice("wasm", "share"), j},
+			{"Sluice share, WASM (C)", sluice("wasm-c", "share"), j},
+			{"Sluice share, WASM (Go)", sluice("wasm-go", "share"), j},
 			{"Sluice consumer, builtin", sluice("builtin", "consumer"), j},
 			{"Kafka Connect", connect(false), j},
 			{"Kafka Connect, tuned", connect(true), j},
@@ -141,6 +144,23 @@ func tasks(z size, partitions int) series {
 	return s
 }
 
+func workersOf(z size, partitions int) series {
+	s := series{
+		title: "Workers with one connector, " + in(partitions), base: "Sluice share, builtin, 1 worker",
+		note: "Processes of one share group, each with one task and one writer, on the cores of one machine: what they cost each other, not what " +
+			"they add. Speed is from the first record of any to the last.",
+	}
+	for _, n := range []int{1, 4, 16} {
+		name := fmt.Sprintf("Sluice share, builtin, %d workers", n)
+		if n == 1 {
+			name = s.base
+		}
+		j := job{topic: topic(partitions), partitions: partitions, records: z.records, limit: 5 * time.Minute, writers: 1, tasks: 1, workers: n}
+		s.variants = append(s.variants, variant{name, sluice("builtin", "share"), j})
+	}
+	return s
+}
+
 func latency() series {
 	j := job{partitions: 6, records: 1 << 40, limit: 15 * time.Second, writers: 1, tasks: 1, rate: 10_000, maxWait: "1ms"}
 	return series{
@@ -151,7 +171,7 @@ func latency() series {
 			{"raw share session", rawSession, j},
 			{"Sluice share, builtin", sluice("builtin", "share"), j},
 			{"Sluice share, process", sluice("process", "share"), j},
-			{"Sluice share, WASM (Go)", sluice("wasm", "share"), j},
+			{"Sluice share, WASM (Go)", sluice("wasm-go", "share"), j},
 			{"Sluice consumer, builtin", sluice("builtin", "consumer"), j},
 		},
 	}

@@ -18,29 +18,53 @@ import (
 	"time"
 )
 
-// sluice is a worker with one connector and the drop sink, in one of its forms: "builtin", "process" or "wasm".
+// sluice is a worker with one connector and the drop sink, in one of its forms: "builtin", "process", "wasm-go" or "wasm-c". A job
+// with several workers makes as many processes of it, in one group.
 func sluice(form, protocol string) subject {
 	return func(ctx context.Context, l *lab, j job, group string, m *marks) (sample, error) {
-		address, err := freeAddress()
-		if err != nil {
-			return newSample(), err
+		var w workers
+		for i := range max(j.workers, 1) {
+			address, err := freeAddress()
+			if err != nil {
+				w.kill()
+				return newSample(), err
+			}
+			c, err := l.startWorker(m, address, fmt.Sprintf("bench-%d", i), form, l.definitions(form, protocol, j, group))
+			if err != nil {
+				w.kill()
+				return newSample(), err
+			}
+			w.children, w.addresses = append(w.children, c), append(w.addresses, address)
 		}
-		c, err := l.startWorker(m, address, form, l.definitions(form, protocol, j, group))
-		if err != nil {
-			return newSample(), err
-		}
-		err = watch(ctx, c, m, j, address)
-		s, unclear := conclude(c, m, syscall.SIGTERM)
+		err := w.watch(ctx, m, j)
+		s, unclear := conclude(w.children[0], m, syscall.SIGTERM)
 		if err == nil {
 			err = unclear
 		}
+		log := w.children[0].stderr.bytes()
+		for _, c := range w.children[1:] {
+			s.cpu += c.end(syscall.SIGTERM, endLimit)
+			log = append(log, c.stderr.bytes()...)
+		}
 		if err == nil {
-			err = readLog(c.stderr.bytes(), m, &s)
+			err = readLog(log, m, &s)
 		}
 		if err != nil {
-			err = fmt.Errorf("%w; the end of the worker's log:\n%s", err, c.stderr.tail(20))
+			err = fmt.Errorf("%w; the end of a worker's log:\n%s", err, w.children[0].stderr.tail(20))
 		}
 		return s, err
+	}
+}
+
+// workers are the processes of one run.
+type workers struct {
+	children  []*child
+	addresses []string // Where each one's metrics are.
+}
+
+func (w *workers) kill() {
+	for _, c := range w.children {
+		c.end(syscall.SIGKILL, endLimit)
 	}
 }
 
@@ -50,13 +74,17 @@ func (l *lab) definitions(form, protocol string, j job, group string) string {
 	if maxWait == "" {
 		maxWait = "50ms"
 	}
-	settings := fmt.Sprintf("delay = %q", j.delay)
+	settings := ""
+	if j.delay > 0 { // In C there are no settings.
+		settings = fmt.Sprintf("delay = %q", j.delay)
+	}
 	if j.slowEvery > 0 {
 		settings += fmt.Sprintf("\n    slow_every = %d\n    slow_for = %q", j.slowEvery, j.slowFor)
 	}
 	if j.rate > 0 {
 		settings += "\n    ages = true"
 	}
+	sink, _, _ := strings.Cut(form, "-")
 	return fmt.Sprintf(`
 connector "bench" {
   sink           = "%s:drop"
@@ -73,23 +101,25 @@ connector "bench" {
     %s
   }
 }
-`, form, j.topic, protocol, group, j.tasks, j.writers, maxWait, settings)
+`, sink, j.topic, protocol, group, j.tasks, j.writers, maxWait, settings)
 }
 
 // startWorker runs "sluice run" with the definitions. Compiled modules are kept from run to run, as they are on a user's machine.
-func (l *lab) startWorker(m *marks, address, form, definitions string) (*child, error) {
-	head := fmt.Sprintf("worker {\n  id = \"bench\"\n  listen = %q\n  plugin_path = [%q]\n  state_dir = %q\n}\n\nkafka \"bench\" {\n  bootstrap = [%q]\n}\n",
-		address, l.plugins(form), filepath.Join(l.dir, "state"), l.bootstrap)
-	file := filepath.Join(l.dir, "bench.hcl")
+func (l *lab) startWorker(m *marks, address, id, form, definitions string) (*child, error) {
+	head := fmt.Sprintf("worker {\n  id = %q\n  listen = %q\n  plugin_path = [%q]\n  state_dir = %q\n}\n\nkafka \"bench\" {\n  bootstrap = [%q]\n}\n",
+		id, address, l.plugins(form), filepath.Join(l.dir, "state", id), l.bootstrap)
+	file := filepath.Join(l.dir, id+".hcl")
 	if err := os.WriteFile(file, []byte(head+definitions), 0o600); err != nil {
 		return nil, err
 	}
 	return start(m, func(string) {}, []string{"GOGC=" + strconv.Itoa(l.gogc)}, l.program("sluice"), "run", file)
 }
 
-// watch reads the worker's metrics until the job is done, and then until the broker has confirmed what was put.
-func watch(ctx context.Context, c *child, m *marks, j job, address string) error {
-	tick := time.NewTicker(100 * time.Millisecond)
+// watch reads the workers' metrics until the job is done, and then until the broker has confirmed what was put. It looks seldom,
+// since that costs a worker time: the log has the exact times.
+func (w *workers) watch(ctx context.Context, m *marks, j job) error {
+	c := w.children[0]
+	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.NewTimer(startLimit)
 	defer limit.Stop()
@@ -104,9 +134,9 @@ func watch(ctx context.Context, c *child, m *marks, j job, address string) error
 			over = true
 		case <-tick.C:
 		}
-		metrics, err := scrape(ctx, address)
+		metrics, err := scrape(ctx, w.addresses...)
 		if err != nil && !over {
-			continue // It starts, or is busy.
+			continue // One starts, or is busy.
 		}
 		put, accepted := int64(metrics["sluice_put_batch_records_sum"]), int64(metrics["sluice_records_accepted_total"])
 		began := put > 0
@@ -203,23 +233,32 @@ func logLine(line []byte) (msg string, attrs map[string]string) {
 	return strings.Join(words, " "), attrs
 }
 
-// scrape reads the metrics of a worker: the sum over all labels of each.
-func scrape(ctx context.Context, address string) (map[string]float64, error) {
+// scrape reads the metrics of workers: the sum over all labels and workers of each.
+func scrape(ctx context.Context, addresses ...string) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	sums := map[string]float64{}
+	for _, address := range addresses {
+		if err := scrapeOne(ctx, address, sums); err != nil {
+			return nil, err
+		}
+	}
+	return sums, nil
+}
+
+func scrapeOne(ctx context.Context, address string, sums map[string]float64) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("metrics: %s", resp.Status)
+		return fmt.Errorf("metrics: %s", resp.Status)
 	}
-	sums := map[string]float64{}
 	for sc := bufio.NewScanner(io.LimitReader(resp.Body, 64<<20)); sc.Scan(); {
 		line := sc.Text()
 		i := strings.LastIndexByte(line, ' ')
@@ -231,7 +270,7 @@ func scrape(ctx context.Context, address string) (map[string]float64, error) {
 			sums[name] += v
 		}
 	}
-	return sums, nil
+	return nil
 }
 
 // freeAddress is a loopback address that nobody listened on a moment ago.
