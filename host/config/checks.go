@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-version"
@@ -18,14 +19,17 @@ const nameRule = "A name has 1 to 200 letters, digits, dots, dashes and undersco
 
 // connectorName is what every client of Kafka Connect's REST API can put into
 // a path without escaping, and what fits into a group id and a file name.
-func connectorName() *regexp.Regexp {
-	return regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$`)
-}
+var connectorName = once(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$`)
 
-func pluginName() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`) }
+var pluginName = once(`^[a-z][a-z0-9_-]{0,62}$`)
 
 // topicName is Kafka's rule.
-func topicName() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]{1,249}$`) }
+var topicName = once(`^[A-Za-z0-9._-]{1,249}$`)
+
+// once compiles an expression when it is first used.
+func once(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 const topicRule = "A topic name has 1 to 249 letters, digits, dots, dashes and underscores."
 

@@ -4,11 +4,17 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/rcrowley/go-metrics"
 	"github.com/xdg-go/scram"
 )
+
+// noMetrics turns off what sarama measures with, which nobody reads: 80 KiB for
+// each connection.
+var noMetrics = sync.OnceFunc(func() { metrics.UseNilMetrics = true })
 
 // Sarama returns the connection as a sarama configuration: the newest protocol
 // versions broker and client share, no topic ever created by asking for it,
@@ -18,6 +24,7 @@ func (c Connection) Sarama() (*sarama.Config, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("connection %s: %w", c, err)
 	}
+	noMetrics()
 	conf := sarama.NewConfig()
 	conf.ClientID = c.clientID()
 	conf.Version = sarama.MaxVersion // Negotiated down with each broker.

@@ -64,7 +64,8 @@ func (m *membership) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		timer.Reset(m.beat(ctx))
+		next := m.beat(ctx)
+		timer.Reset(onGrid(time.Now(), next))
 	}
 }
 

@@ -20,6 +20,9 @@ const (
 	quietWait = 500 * time.Millisecond
 	idleWait  = 5 * time.Second
 	quietPart = 12
+	// idleGrid is what long waits of all sessions of a worker end on: they
+	// then wake it together, and seldom.
+	idleGrid = 500 * time.Millisecond
 	// gatherWait is how long acknowledgements that make room wait for company
 	// where there is no room to fetch.
 	gatherWait = 3 * time.Millisecond
@@ -267,10 +270,19 @@ func (s *session) fetch(req *request, now time.Time, r room, open bool) {
 	if !open {
 		wait = min(max(now.Sub(s.records)/quietPart, quietWait), idleWait)
 	}
-	req.maxWait = min(wait, s.limits.maxWait)
+	req.maxWait = onGrid(now, min(wait, s.limits.maxWait))
 	if s.epoch != epochOpen {
 		req.acks = s.take(now, false)
 	}
+}
+
+// onGrid shortens a wait so that it ends at a time that others end at too, if
+// it is long.
+func onGrid(now time.Time, wait time.Duration) time.Duration {
+	if wait < 2*idleGrid {
+		return wait
+	}
+	return now.Add(wait).Truncate(idleGrid).Sub(now)
 }
 
 func (s *session) take(now time.Time, renewals bool) []partAcks {

@@ -610,3 +610,18 @@ func TestNoFetchIntoAFullWindow(t *testing.T) {
 		t.Errorf("asks for %d, want the 9 that are left: offset 19 holds 91 of 100", req.records)
 	}
 }
+
+func TestLongWaitsEndTogether(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for _, tt := range []struct{ since, wait, want time.Duration }{
+		{100 * time.Millisecond, busyWait, busyWait},
+		{100 * time.Millisecond, quietWait, quietWait},
+		{100 * time.Millisecond, time.Second, 900 * time.Millisecond},
+		{400 * time.Millisecond, idleWait, 4600 * time.Millisecond},
+		{0, idleWait, idleWait},
+	} {
+		if got := onGrid(now.Add(tt.since), tt.wait); got != tt.want {
+			t.Errorf("wait of %v from %v: got %v, want %v", tt.wait, tt.since, got, tt.want)
+		}
+	}
+}

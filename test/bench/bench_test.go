@@ -23,7 +23,7 @@ var (
 	roundsFlag    = flag.Int("rounds", 5, "runs of each variant")
 	writersFlag   = flag.Int("writers", 4, "writers, where the scenario does not say")
 	variantsFlag  = flag.String("variants", "", "regular expression: only variants whose names match, and what they are compared with")
-	gogcFlag      = flag.Int("gogc", 400, "GOGC of the programs in Go; 400 is what a worker sets by itself")
+	gogcFlag      = flag.Int("gogc", 200, "GOGC of the programs in Go; 200 is what a worker sets by itself")
 	writeFlag     = flag.String("write", "", "file to write the report to")
 )
 
@@ -114,7 +114,7 @@ func measureSeries(t *testing.T, l *lab, s *series, number int) map[string][]sam
 // warmUp makes runs that do not count: the broker's code is compiled as it runs.
 func warmUp(t *testing.T, l *lab, v variant, number int) {
 	t.Helper()
-	for i, run := range []subject{v.run, rawConsumer} {
+	for i, run := range []subject{v.run, rawConsumer, v.run, v.run, v.run} {
 		if i > 0 && (v.job.rate > 0 || v.job.slowEvery > 0) {
 			return // These run for a time, not to the end of a topic.
 		}

@@ -9,7 +9,7 @@ import (
 
 const (
 	idleTime   = time.Minute
-	idleSettle = 30 * time.Second
+	idleSettle = time.Minute // By then fetches wait as long as they ever do.
 	idleStart  = 5 * time.Minute
 )
 

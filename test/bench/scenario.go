@@ -50,7 +50,7 @@ func scenario(name string, z size) []series {
 		return []series{latency()}
 	case "idle":
 		return []series{{title: "1,000 idle connectors", idle: 1000, note: "Each connector has a share group of its own on one empty topic. " +
-			"CPU is measured over 60 s, beginning 30 s after all run."}}
+			"CPU is measured over 60 s, beginning 60 s after all run."}}
 	default:
 		return nil
 	}
