@@ -42,9 +42,13 @@ build: ## bin/sluice, and all plugins into bin/plugins
 demo: build ## see it work: embedded broker, sample orders, three sinks; ends by itself
 	$(BIN)/sluice dev --for 20s configs/quickstart.hcl
 
+# Tests that count allocations, which the race detector adds to.
+ALLOC_TESTS := ./internal/abi ./pluginapi/template ./sharetask ./sharetask/sharegroup ./sharetask/sharegroup/recordbatch
+
 .PHONY: test
 test: services ## the tests, with the services this machine has (test-deps installs all)
 	$(GO) test -race -timeout $(TEST_TIMEOUT) ./...
+	$(GO) test -run Alloc $(ALLOC_TESTS)
 	@for dir in $(SUBMODULES); do echo "$(GO) test -race ./... in $$dir"; (cd $$dir && $(GO) test -race -timeout $(TEST_TIMEOUT) ./...); done
 
 .PHONY: check

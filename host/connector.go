@@ -289,5 +289,5 @@ const (
 	// the less the broker has to write. On six partitions 4,000, 6,000 and
 	// 8,000 measured 344, 388 and 373 thousand records a second, and 62, 71
 	// and 79 MB here.
-	minOpenShared = 6000
+	minOpenShared = 5500
 )

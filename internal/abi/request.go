@@ -111,6 +111,35 @@ func AppendPutRequest(dst []byte, h PutHeader, batch []pluginapi.Record) []byte 
 	return dst
 }
 
+// PutRequestRoom returns room enough for the put request of a batch of bytes, so
+// that it can be written where it is to be read. It is not known of a batch with
+// data: ok is false then.
+func PutRequestRoom(h PutHeader, batch []pluginapi.Record) (n int, ok bool) {
+	typed := false
+	const forBatch, forTopic, forRecord, forHeader = 128, 64, 64, 32
+	n = forBatch + len(h.Connector)
+	for i := range batch {
+		rec := &batch[i]
+		n += forRecord + datumBytes(rec.Key, &typed) + datumBytes(rec.Value, &typed)
+		if i == 0 || rec.Topic != batch[i-1].Topic || rec.TopicID != batch[i-1].TopicID {
+			n += forTopic + len(rec.Topic)
+		}
+		for j := range rec.Headers {
+			n += forHeader + len(rec.Headers[j].Key) + datumBytes(rec.Headers[j].Value, &typed)
+		}
+	}
+	return n, !typed
+}
+
+// datumBytes returns the length of bytes, and sets data if d is none.
+func datumBytes(d pluginapi.Datum, data *bool) int {
+	b, ok := d.Bytes()
+	if !ok && !d.IsAbsent() {
+		*data = true
+	}
+	return len(b)
+}
+
 func appendPutHeader(dst []byte, h PutHeader) []byte {
 	n := 2
 	if h.Deadline != 0 {

@@ -22,6 +22,9 @@ func TestPutRequestRoundTrip(t *testing.T) {
 			Task:      rapid.IntRange(0, 99).Draw(t, "task"),
 		}
 		frame := AppendPutRequest(nil, want, batch)
+		if room, ok := PutRequestRoom(want, batch); ok && room < len(frame) {
+			t.Fatalf("a frame of %d bytes has no room in %d", len(frame), room)
+		}
 		header, got, err := dec.PutRequest(frame)
 		if err != nil {
 			t.Fatal(err)

@@ -172,25 +172,30 @@ func (inst *Instance) answer(ctx context.Context, fn api.Function, ptr uint32, n
 	return b, nil
 }
 
+// allocate asks the module for memory.
+func (inst *Instance) allocate(ctx context.Context, n int) (uint32, error) {
+	inst.allocating = true
+	defer func() { inst.allocating = false }()
+	stack := [1]uint64{uint64(n)}
+	if err := inst.alloc.CallWithStack(ctx, stack[:]); err != nil {
+		return 0, err
+	}
+	if stack[0] == 0 {
+		return 0, errNoMemory
+	}
+	return uint32(stack[0]), nil
+}
+
 // give copies b into memory the module provides, and returns where.
 func (inst *Instance) give(ctx context.Context, b []byte) (uint32, error) {
 	if b == nil {
 		return 0, nil
 	}
-	inst.allocating = true
-	defer func() { inst.allocating = false }()
-	stack := [1]uint64{uint64(len(b))}
-	if err := inst.alloc.CallWithStack(ctx, stack[:]); err != nil {
-		return 0, err
+	ptr, err := inst.allocate(ctx, len(b))
+	if err == nil && !inst.mod.Memory().Write(ptr, b) {
+		err = badAnswer("memory for %d bytes at %d is outside its memory", len(b), ptr)
 	}
-	ptr := uint32(stack[0])
-	if ptr == 0 {
-		return 0, errNoMemory
-	}
-	if !inst.mod.Memory().Write(ptr, b) {
-		return 0, badAnswer("memory for %d bytes at %d is outside its memory", len(b), ptr)
-	}
-	return ptr, nil
+	return ptr, err
 }
 
 func badAnswer(format string, args ...any) error {

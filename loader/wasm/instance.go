@@ -15,9 +15,6 @@ import (
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
-// maxKeptFrame bounds the request buffers kept between puts, in bytes.
-const maxKeptFrame = 8 << 20
-
 // Instance is one sink of a module. It is called from one goroutine; Gone may
 // be called from any.
 type Instance struct {
@@ -142,21 +139,15 @@ func (inst *Instance) Put(ctx context.Context, batch []pluginapi.Record, results
 	if deadline, ok := ctx.Deadline(); ok {
 		header.Deadline = time.Until(deadline)
 	}
-	buf, ok := inst.module.frames.Get().(*[]byte)
-	if !ok {
-		buf = new([]byte)
-	}
-	*buf = abi.AppendPutRequest((*buf)[:0], header, batch)
-	frame := *buf
-	if int64(len(frame)) > inst.module.opts.MemoryBytes/2 {
-		return pluginapi.NewError(pluginapi.Unknown, "too-large",
-			fmt.Sprintf("a batch of %d bytes is too large for a module with %d bytes of memory", len(frame), inst.module.opts.MemoryBytes))
+	req := request{header: header, batch: batch}
+	if err := req.prepare(inst.module); err != nil {
+		return err
 	}
 
 	// The call fills results of its own: it may have to be left behind.
 	own := inst.spare
 	inst.spare = nil
-	if cap(own) < len(results) {
+	if own == nil || cap(own) < len(results) {
 		own = make([]pluginapi.Result, len(results))
 	}
 	own = own[:len(results)]
@@ -166,11 +157,11 @@ func (inst *Instance) Put(ctx context.Context, batch []pluginapi.Record, results
 	inst.mu.Unlock()
 	var answered *pluginapi.Error
 	err := inst.call(ctx, "put", func(ctx context.Context) error {
-		ptr, err := inst.give(ctx, frame)
+		ptr, n, err := req.give(ctx, inst)
 		if err != nil {
 			return err
 		}
-		answer, err := inst.answer(ctx, inst.put, ptr, len(frame))
+		answer, err := inst.answer(ctx, inst.put, ptr, n)
 		if err != nil {
 			return err
 		}
@@ -186,9 +177,7 @@ func (inst *Instance) Put(ctx context.Context, batch []pluginapi.Record, results
 	inst.mu.Unlock()
 	if !inst.isLeft() {
 		inst.spare = own
-		if cap(frame) <= maxKeptFrame {
-			inst.module.frames.Put(buf)
-		}
+		req.release(inst.module)
 	}
 	if err != nil {
 		return err

@@ -102,9 +102,12 @@ func (l *leader) received(a answer, cancel context.CancelFunc) {
 	for i := range out.fetched {
 		f := &out.fetched[i]
 		for _, r := range f.acquired {
-			s.coming.Records += r.Len()
+			f.coming.Records += r.Len()
 		}
-		s.coming.Bytes += int64(len(f.raw))
+		// Compressed, they may be many times what came.
+		f.coming.Bytes = max(int64(len(f.raw)), f.coming.Records*s.recordBytes)
+		s.coming.Records += f.coming.Records
+		s.coming.Bytes += f.coming.Bytes
 		l.s.lastStall = false
 	}
 	for _, m := range out.moved {
@@ -165,10 +168,8 @@ func (l *leader) deliver() {
 func (l *leader) decode(decoder *recordbatch.Decoder, f *fetched, memory int) {
 	s := l.s
 	ranges := make([]recordbatch.Range, len(f.acquired))
-	var count int64
 	for i, a := range f.acquired {
 		ranges[i] = recordbatch.Range{First: a.First, Last: a.Last}
-		count += a.Len()
 	}
 	b, err := decoder.Decode(f.raw, recordbatch.Source{Topic: f.part.Topic, TopicID: f.part.TopicID, Partition: f.part.Partition}, ranges)
 	if err != nil { // Ranges out of order, which wire.go lets nobody say.
@@ -180,11 +181,14 @@ func (l *leader) decode(decoder *recordbatch.Decoder, f *fetched, memory int) {
 			"first", lost.First, "last", lost.Last, "err", lost.Err)
 	}
 	s.mu.Lock()
-	s.coming.Records -= count
-	s.coming.Bytes -= int64(len(f.raw))
+	s.coming.Records -= f.coming.Records
+	s.coming.Bytes -= f.coming.Bytes
 	s.had.Records += int64(len(b.Records))
 	s.had.Bytes += int64(b.Bytes)
 	if n := len(b.Records); n > 0 {
+		if s.recordBytes == 0 {
+			s.wakeLeaders() // They wait to know.
+		}
 		s.recordBytes = max(int64(b.Bytes/n), 1)
 	}
 	if f.part.session == f.session {

@@ -39,10 +39,10 @@ type sessionRequest struct {
 	renew bool
 }
 
-func newScripted(t *testing.T, partitions int32, brokers int) *scripted {
+func newScripted(t *testing.T, partitions int32, brokers int, opts ...kfake.Opt) *scripted {
 	t.Helper()
 	s := &scripted{topic: "orders", group: "g-" + strconv.FormatInt(time.Now().UnixNano(), 36), skipped: map[string]int32{}}
-	c, err := kfake.NewCluster(kfake.NumBrokers(brokers), kfake.SeedTopics(partitions, s.topic))
+	c, err := kfake.NewCluster(append(opts, kfake.NumBrokers(brokers), kfake.SeedTopics(partitions, s.topic))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -339,6 +339,7 @@ type fetched struct {
 	raw      []byte
 	sent     time.Time
 	lock     time.Duration
+	coming   sharetask.Room // What it is reckoned to be, until it is decoded.
 }
 
 // moved is a partition that has another leader.

@@ -20,6 +20,9 @@ const (
 	// lockMargin is taken off every lock's end: the broker's timer and our
 	// reading of it differ by that at most.
 	lockMargin = 100 * time.Millisecond
+	// firstRecords is what a leader's first fetch asks for: how large records
+	// are, once they are decompressed, is not known before.
+	firstRecords = 500
 	// leaveTimeout bounds the end of a source that failed.
 	leaveTimeout = 5 * time.Second
 )
@@ -258,8 +261,11 @@ func (s *Source) share(l *leader) room {
 	if records <= 0 || bytes <= 0 {
 		return room{}
 	}
-	if s.recordBytes > 0 {
+	switch {
+	case s.recordBytes > 0:
 		records = min(records, max(bytes/s.recordBytes, 1))
+	case s.coming.Records > 0:
+		return room{} // What comes first tells how large records are.
 	}
 	single := records == 1
 	others := int64(0)
@@ -269,6 +275,9 @@ func (s *Source) share(l *leader) room {
 		}
 	}
 	fair := max(records/(others+1), 1)
+	if s.recordBytes == 0 {
+		fair = min(fair, firstRecords)
+	}
 	return room{records: int(min(fair, records-int64(s.asked))), bytes: int(min(bytes, 1<<30)), single: single}
 }
 

@@ -80,6 +80,20 @@ func produce(t *testing.T, bootstrap []string, topic string, records ...*kgo.Rec
 	}
 }
 
+// metadata asks a broker about a topic, each time anew.
+func metadata(t *testing.T, client *kgo.Client, topic string) kmsg.MetadataResponseTopic {
+	t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = &topic
+	req.Topics = append(req.Topics, rt)
+	resp, err := req.RequestWith(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Topics[0]
+}
+
 func numbered(n int) []*kgo.Record {
 	records := make([]*kgo.Record, n)
 	for i := range records {

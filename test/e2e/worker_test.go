@@ -70,16 +70,17 @@ type worker struct {
 	exited chan struct{}
 }
 
-// newWorker writes the definitions. %PLUGINS% and %LISTEN% in hcl are filled in.
-func newWorker(t *testing.T, hcl string) *worker {
+// newWorker writes the definitions. settings are further lines of the worker
+// block.
+func newWorker(t *testing.T, hcl string, settings ...string) *worker {
 	t.Helper()
 	bin, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &worker{t: t, dir: t.TempDir(), listen: freeAddress(t)}
-	head := fmt.Sprintf("worker {\n  id = \"w1\"\n  plugin_path = [%q]\n  listen = %q\n  state_dir = %q\n}\n",
-		filepath.Join(bin, "plugins"), w.listen, filepath.Join(w.dir, "state"))
+	head := fmt.Sprintf("worker {\n  id = \"w1\"\n  plugin_path = [%q]\n  listen = %q\n  state_dir = %q\n  %s\n}\n",
+		filepath.Join(bin, "plugins"), w.listen, filepath.Join(w.dir, "state"), strings.Join(settings, "\n  "))
 	if err := os.WriteFile(filepath.Join(w.dir, "sluice.hcl"), []byte(head+hcl), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package recordbatch
-
-const raceEnabled = false
