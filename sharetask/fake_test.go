@@ -36,8 +36,9 @@ type fakeSource struct {
 	late     []int64 // Records whose lock ran out.
 	queued   []Decision
 	maxOpen  int
-	stalled  bool         // Report Stalled after each run.
-	inUse    atomic.Int32 // Runs not freed yet; what is freed is overwritten.
+	stalled  bool           // Report Stalled after each run.
+	broken   map[int64]bool // Records that cannot be read.
+	inUse    atomic.Int32   // Runs not freed yet; what is freed is overwritten.
 }
 
 func newFakeSource(records int64, lock time.Duration) *fakeSource {
@@ -139,7 +140,15 @@ func (f *fakeSource) step() []Event {
 	if f.lock > 0 {
 		ev.Lock, ev.LockedUntil = f.lock, now.Add(f.lock)
 	}
-	for range n {
+	for k := range n {
+		if f.broken[f.next] { // A run of its own.
+			if k > 0 {
+				break
+			}
+			ev.Unreadable = fmt.Errorf("wrong checksum")
+		} else if ev.Unreadable != nil {
+			break
+		}
 		ev.Records = append(ev.Records, testRecord(f.next))
 		if f.lock > 0 {
 			ev.DeliveryCounts = append(ev.DeliveryCounts, max(1, f.count[f.next]))

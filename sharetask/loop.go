@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/sluicehq/sluice/pluginapi"
 )
 
 // cancelBefore is how long before the end of an ordered stop the puts that are
@@ -241,6 +243,13 @@ func (t *Task) acquired(ev *Acquired) {
 	t.taken.Bytes += int64(ev.Bytes)
 	now := time.Now()
 	d := t.ledger.acquire(ev)
+	if ev.Unreadable != nil {
+		cause := &pluginapi.Error{Class: pluginapi.Invalid, Code: "unreadable", Message: ev.Unreadable.Error()}
+		for i := range d.slots {
+			t.giveUp(d, int32(i), StageConsume, "unreadable", cause)
+		}
+		return
+	}
 	if limit := t.cfg.MaxDeliveryCount; limit > 0 {
 		for i := range d.DeliveryCounts {
 			if int(d.DeliveryCounts[i]) > limit {

@@ -48,6 +48,7 @@ type Stage string
 
 // The stages a dead letter may name.
 const (
+	StageConsume         Stage = "KAFKA_CONSUME"
 	StageKeyConverter    Stage = "KEY_CONVERTER"
 	StageValueConverter  Stage = "VALUE_CONVERTER"
 	StageHeaderConverter Stage = "HEADER_CONVERTER"

@@ -139,6 +139,9 @@ type Acquired struct {
 	Memory int
 	// Free, if not nil, gives the memory behind Records back.
 	Free func()
+	// Unreadable, if not nil, says why the records could not be read, and was
+	// not so the first time either: they have nothing but their coordinates.
+	Unreadable error
 }
 
 // Acknowledged reports decisions the broker confirmed. In a consumer group it

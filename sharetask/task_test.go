@@ -127,6 +127,37 @@ func TestFewSurvivorsKeepNoMemory(t *testing.T) {
 	}
 }
 
+func TestUnreadableRecordsAreDeadLettered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(20, 30*time.Second)
+		src.broken = map[int64]bool{7: true}
+		letters := &fakeLetters{}
+		sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+			acceptAll(r)
+			for i := range b {
+				if src.broken[b[i].Offset] {
+					t.Errorf("record %d was put", b[i].Offset)
+				}
+			}
+			return nil
+		}}
+		cfg := testConfig(src, sink)
+		cfg.Letters = letters
+		if _, err := runFor(t, cfg, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := letters.offsets(); !slices.Equal(got, []int64{7}) {
+			t.Fatalf("got letters %v, want 7", got)
+		}
+		if l := letters.letters[0]; l.Stage != StageConsume || l.Code != "unreadable" || l.Message == "" {
+			t.Errorf("got letter %+v", l)
+		}
+		if got := src.verdicts(); got[Accept] != 20 {
+			t.Errorf("got %v, want 20 accepted", got)
+		}
+	})
+}
+
 func TestRefusedRecordAloneIsDeadLettered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newFakeSource(200, 30*time.Second)

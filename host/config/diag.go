@@ -65,6 +65,38 @@ func tidy(diags hcl.Diagnostics, secrets *redactor) hcl.Diagnostics {
 	if len(out) == 0 {
 		return nil
 	}
+	return fewAlike(out)
+}
+
+// maxAlike is how many problems of one kind are told of one place: a block with
+// for_each may have the same one for each of a thousand connectors.
+const maxAlike = 10
+
+func fewAlike(diags hcl.Diagnostics) hcl.Diagnostics {
+	type kind struct {
+		severity hcl.DiagnosticSeverity
+		summary  string
+		at       hcl.Range
+	}
+	seen := map[kind]int{}
+	last := map[kind]*hcl.Diagnostic{}
+	out := diags[:0]
+	for _, d := range diags {
+		if d.Subject == nil {
+			out = append(out, d)
+			continue
+		}
+		k := kind{d.Severity, d.Summary, *d.Subject}
+		if seen[k]++; seen[k] <= maxAlike {
+			out = append(out, d)
+			last[k] = d
+		}
+	}
+	for k, n := range seen {
+		if n > maxAlike {
+			last[k].Detail += fmt.Sprintf(" And %d more like this.", n-maxAlike)
+		}
+	}
 	return out
 }
 

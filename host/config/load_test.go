@@ -320,3 +320,22 @@ func TestReads(t *testing.T) {
 		}
 	}
 }
+
+// A block with for_each has one problem a thousand times: it is told ten times.
+func TestProblemsAlikeAreFew(t *testing.T) {
+	_, diags := loadFiles(t, map[string]string{"a.hcl": `
+kafka "k" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+connector "c" {
+  for_each       = [for i in range(1000) : format("%04d", i)]
+  sink           = "drop"
+  topics         = ["t"]
+  group_protocol = "share"
+}
+`})
+	errors, warnings := config.Count(diags)
+	if errors != 0 || warnings != 10 || !strings.HasSuffix(diags[9].Detail, " And 990 more like this.") {
+		t.Errorf("got %d errors, %d warnings, the last: %s", errors, warnings, diags[len(diags)-1].Detail)
+	}
+}

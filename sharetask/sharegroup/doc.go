@@ -37,12 +37,15 @@
 // more, and what is held of it is decided in peace.
 //
 // Offsets that have no record (transaction markers, what compaction removed)
-// are acknowledged as gaps. Records that cannot be decoded are given back.
+// are acknowledged as gaps. Records that cannot be decoded are given back once,
+// and are the task's to decide when that does not help.
 //
 // # Concurrency and bounds
 //
 // All state is behind one mutex that is never held over a request or a channel.
 // Nothing is done per record but decoding it in place and a byte of state. What
 // is acquired and undecided is bounded by [Source.Request], overshot by one
-// producer batch per fetch.
+// producer batch per fetch, and by what records of a partition are larger than
+// those that came before. How large they are is not known at first: the first
+// fetch from a broker asks for 500.
 package sharegroup

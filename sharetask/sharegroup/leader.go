@@ -3,10 +3,12 @@ package sharegroup
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/sharetask"
 	"github.com/sluicehq/sluice/sharetask/sharegroup/recordbatch"
 )
@@ -176,14 +178,14 @@ func (l *leader) decode(decoder *recordbatch.Decoder, f *fetched, memory int) {
 		s.fail(err)
 		return
 	}
-	for _, lost := range b.Lost {
-		s.log.Error("records cannot be decoded, giving them back", "topic", f.part.Topic, "partition", f.part.Partition,
-			"first", lost.First, "last", lost.Last, "err", lost.Err)
-	}
+	unreadable := l.unreadable(f, b.Lost)
 	s.mu.Lock()
 	s.coming.Records -= f.coming.Records
 	s.coming.Bytes -= f.coming.Bytes
 	s.had.Records += int64(len(b.Records))
+	for _, e := range unreadable {
+		s.had.Records += int64(len(e.Records))
+	}
 	s.had.Bytes += int64(b.Bytes)
 	if n := len(b.Records); n > 0 {
 		if s.recordBytes == 0 {
@@ -195,8 +197,10 @@ func (l *leader) decode(decoder *recordbatch.Decoder, f *fetched, memory int) {
 		for _, r := range b.Gaps {
 			f.part.decide(gap, sharetask.Range(r))
 		}
-		for _, lost := range b.Lost {
-			f.part.decide(sharetask.Release, sharetask.Range(lost.Range))
+		for _, lost := range b.Lost { // A task decides those that are its.
+			if !slices.ContainsFunc(unreadable, func(e *sharetask.Acquired) bool { return e.Records[0].Offset == lost.First }) {
+				f.part.decide(sharetask.Release, sharetask.Range(lost.Range))
+			}
 		}
 	}
 	s.mu.Unlock()
@@ -204,6 +208,46 @@ func (l *leader) decode(decoder *recordbatch.Decoder, f *fetched, memory int) {
 		l.signal()
 	}
 	l.handOver(f, b, memory)
+	for _, e := range unreadable {
+		s.events <- e
+	}
+}
+
+// unreadable says what cannot be decoded, and returns an event of each run that
+// could not be the last time either. What fails for the first time is given
+// back: it may be read well the next time.
+func (l *leader) unreadable(f *fetched, all []recordbatch.Lost) []*sharetask.Acquired {
+	var events []*sharetask.Acquired
+	for _, lost := range all {
+		count := f.deliveryCount(lost.First)
+		l.s.log.Error("records cannot be decoded", "topic", f.part.Topic, "partition", f.part.Partition,
+			"first", lost.First, "last", lost.Last, "deliveries", count, "err", lost.Err)
+		if count < 2 {
+			continue
+		}
+		n := lost.Last - lost.First + 1
+		e := &sharetask.Acquired{
+			TopicPartition: f.part.TopicPartition, Session: f.session, Records: make([]pluginapi.Record, n), DeliveryCounts: make([]int16, n),
+			LockedUntil: f.sent.Add(f.lock - lockMargin), Lock: f.lock, Unreadable: lost.Err,
+		}
+		for i := range e.Records {
+			e.Records[i] = pluginapi.Record{Topic: f.part.Topic, TopicID: f.part.TopicID, Partition: f.part.Partition, Offset: lost.First + int64(i)}
+			e.DeliveryCounts[i] = count
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// deliveryCount is how often an acquired offset was delivered, this time
+// included.
+func (f *fetched) deliveryCount(offset int64) int16 {
+	for _, a := range f.acquired {
+		if a.First <= offset && offset <= a.Last {
+			return a.deliveryCount
+		}
+	}
+	return 0
 }
 
 // handOver makes an event of each acquired range: that is how the broker keeps

@@ -455,3 +455,66 @@ func TestGapsAreAcknowledged(t *testing.T) {
 	other.Request(plenty())
 	other.none(500 * time.Millisecond)
 }
+
+// What cannot be decoded is given back once. When it comes broken again it is
+// the task's to decide, by its coordinates.
+func TestUnreadableRecords(t *testing.T) {
+	s := newScripted(t, 1, 1)
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.bootstrap...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	topic := metadata(t, client, s.topic)
+	var verdicts []int8 // Of what was acknowledged, in order.
+	deliveries := int16(0)
+	s.answer(func(req kmsg.Request) kmsg.Response {
+		r, ok := req.(*kmsg.ShareFetchRequest)
+		if !ok || r.ShareSessionEpoch < 1 {
+			return nil
+		}
+		acknowledged := false
+		for _, rt := range r.Topics {
+			for _, p := range rt.Partitions {
+				for _, b := range p.AcknowledgementBatches {
+					verdicts = append(verdicts, b.AcknowledgeTypes...)
+					acknowledged = true
+				}
+			}
+		}
+		resp := kmsg.NewPtrShareFetchResponse()
+		resp.AcquisitionLockTimeoutMillis = 30_000
+		rt := kmsg.NewShareFetchResponseTopic()
+		rt.TopicID = topic.TopicID
+		rp := kmsg.NewShareFetchResponseTopicPartition()
+		if deliveries == 0 || deliveries == 1 && acknowledged {
+			deliveries++
+			rp.Records = []byte("this is no batch of records, whatever the broker says of it")
+			a := kmsg.NewShareFetchResponseTopicPartitionAcquiredRecord()
+			a.FirstOffset, a.LastOffset, a.DeliveryCount = 5, 7, deliveries
+			rp.AcquiredRecords = append(rp.AcquiredRecords, a)
+		}
+		rt.Partitions = append(rt.Partitions, rp)
+		resp.Topics = append(resp.Topics, rt)
+		return resp
+	})
+	m := join(t, options(s.bootstrap, s.topic, s.group))
+	m.Request(plenty())
+	if e := next[*sharetask.Acknowledged](m); e.Verdict != sharetask.Release || e.Ranges[0] != (sharetask.Range{First: 5, Last: 7}) {
+		t.Errorf("first time: got %v %v, want them released", e.Verdict, e.Ranges)
+	}
+	a := next[*sharetask.Acquired](m)
+	if a.Unreadable == nil || len(a.Records) != 3 || a.Records[2].Offset != 7 || a.Records[2].Topic != s.topic || a.DeliveryCounts[2] != 2 {
+		t.Fatalf("second time: got %+v", a)
+	}
+	m.decide(a, sharetask.Accept, span(a))
+	if e := next[*sharetask.Acknowledged](m); e.Verdict != sharetask.Accept {
+		t.Errorf("got %v, want accept", e.Verdict)
+	}
+	s.answer(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if want := []int8{2, 1}; !slices.Equal(verdicts, want) {
+		t.Errorf("acknowledged %v, want %v", verdicts, want)
+	}
+}
