@@ -398,49 +398,19 @@ func TestKafkaSeveralBrokers(t *testing.T) {
 	group := topic + "-group"
 	configure(t, c.Bootstrap(), group, shortLocks())
 	for p := range int32(6) {
-		var records []*kgo.Record
-		for i := range 50 {
-			records = append(records, &kgo.Record{Partition: p, Value: fmt.Appendf(nil, "%d", i)})
+		records := values(fmt.Sprint(p), 50)
+		for _, r := range records {
+			r.Partition = p
 		}
 		produce(t, c.Bootstrap(), topic, records...)
 	}
 	m := join(t, options(c.Bootstrap(), topic, group))
 	m.Request(plenty())
-	total, seen := 0, make(map[int32]int)
-	for total < 300 {
-		a := next[*sharetask.Acquired](m)
-		total += len(a.Records)
-		seen[a.Partition] += len(a.Records)
-		for _, n := range a.DeliveryCounts {
-			if n != 1 {
-				t.Fatalf("partition %d: delivery count %d, want 1", a.Partition, n)
-			}
-		}
-		m.decide(a, sharetask.Accept, span(a))
-		for done := false; !done; { // Other partitions of the same fetch may come between.
-			switch e := (<-m.Events()).(type) {
-			case *sharetask.Acknowledged:
-				done = e.Partition == a.Partition
-			case *sharetask.Acquired:
-				total += len(e.Records)
-				seen[e.Partition] += len(e.Records)
-				m.decide(e, sharetask.Accept, span(e))
-			case *sharetask.Stalled, *sharetask.Assigned:
-			default:
-				t.Fatalf("got %T %+v", e, e)
-			}
-		}
-		for len(m.Events()) > 0 { // Acknowledgements of those.
-			if e, ok := (<-m.Events()).(*sharetask.Acquired); ok {
-				total += len(e.Records)
-				seen[e.Partition] += len(e.Records)
-				m.decide(e, sharetask.Accept, span(e))
-			}
-		}
-	}
-	for p := range int32(6) {
-		if seen[p] != 50 {
-			t.Errorf("partition %d: %d records, want 50", p, seen[p])
+	k := newTracker()
+	k.until(m, 300)
+	for v, n := range k.delivered {
+		if n != 1 {
+			t.Errorf("%s was delivered %d times, want once", v, n)
 		}
 	}
 }
