@@ -110,7 +110,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		err = fmt.Errorf("serve HTTP: %w", err)
 	}
 	w.stopping.Store(true)
-	w.log.Info("worker stopping", "within", w.opts.Config.Worker.StopTimeout)
+	w.log.Info("worker stopping", "within", w.opts.Config.Worker.StopTimeout.String())
 	cancel()
 	wg.Wait()
 	shutdown, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

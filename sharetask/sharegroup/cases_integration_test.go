@@ -216,16 +216,7 @@ func TestShare08BrokerNeverAnswers(t *testing.T) {
 		t.Skip("starts three brokers")
 	}
 	t.Parallel()
-	c := kafkatest.New(t, kafkatest.Options{Brokers: 3})
-	topic := c.Topic(t, 3)
-	group := topic + "-group"
-	configure(t, c.Bootstrap(), group, shortLocks())
-	produceEach := func() {
-		for p := range int32(3) {
-			produce(t, c.Bootstrap(), topic, &kgo.Record{Partition: p, Value: []byte("v")})
-		}
-	}
-	produceEach()
+	c, topic, group := threeBrokers(t)
 	log := newLogged()
 	o := options(c.Bootstrap(), topic, group)
 	o.Logger, o.Connection.RequestTimeout = log.logger(), 3*time.Second

@@ -307,6 +307,20 @@ func (m *member) holdOfEach(partitions int) map[int32]*sharetask.Acquired {
 	return held
 }
 
+// threeBrokers starts three brokers with a topic of three partitions, a record
+// in each, and a group as that of shared.
+func threeBrokers(t *testing.T) (c *kafkatest.Cluster, topic, group string) {
+	t.Helper()
+	c = kafkatest.New(t, kafkatest.Options{Brokers: 3})
+	topic = c.Topic(t, 3)
+	group = topic + "-group"
+	configure(t, c.Bootstrap(), group, shortLocks())
+	for p := range int32(3) {
+		produce(t, c.Bootstrap(), topic, &kgo.Record{Partition: p, Value: []byte("v")})
+	}
+	return c, topic, group
+}
+
 // The partition gets another leader: what is held of it is lost, at once, and
 // comes again from there, while the others' go on.
 func TestKafkaPartitionMoves(t *testing.T) {
@@ -314,13 +328,7 @@ func TestKafkaPartitionMoves(t *testing.T) {
 		t.Skip("starts three brokers")
 	}
 	t.Parallel()
-	c := kafkatest.New(t, kafkatest.Options{Brokers: 3})
-	topic := c.Topic(t, 3)
-	group := topic + "-group"
-	configure(t, c.Bootstrap(), group, shortLocks())
-	for p := range int32(3) {
-		produce(t, c.Bootstrap(), topic, &kgo.Record{Partition: p, Value: []byte("v")})
-	}
+	c, topic, group := threeBrokers(t)
 	m := join(t, options(c.Bootstrap(), topic, group))
 	held := m.holdOfEach(3)
 	admin := c.Admin(t)
