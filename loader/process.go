@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluicehq/sluice/internal/abi"
 	"github.com/sluicehq/sluice/internal/abi/rpc"
+	"github.com/sluicehq/sluice/internal/abi/shm"
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
@@ -34,6 +35,10 @@ type process struct {
 	rpc      *rpc.Client
 	output   *output
 	desc     pluginapi.Description
+	// shared is the memory put frames are written to; nil where there is none.
+	// It is used only if reads says that the plugin reads there.
+	shared *shm.File
+	reads  bool
 
 	// exited is closed when the process has ended, what it wrote has been read,
 	// and its children are dead.
@@ -118,10 +123,11 @@ func (p *process) connect(ctx context.Context) error {
 		return err
 	}
 	p.rpc = service.(*rpc.Client)
-	b, err := p.rpc.Describe(ctx)
+	b, reads, err := p.rpc.Describe(ctx)
 	if err != nil {
 		return fmt.Errorf("ask for its description: %w", err)
 	}
+	p.reads = reads && p.shared != nil
 	if p.desc, err = abi.DecodeDescription(b); err != nil {
 		return fmt.Errorf("read its description: %w", err)
 	}
@@ -249,6 +255,9 @@ func (p *process) reap(cmd *exec.Cmd, lifeline *os.File, pipes []*os.File) {
 	p.output.reader.Wait()
 	closeAll(pipes)
 	p.output.close()
+	if p.shared != nil {
+		p.shared.Close()
+	}
 	close(p.exited)
 	p.client.Kill() // The connection and go-plugin's goroutines.
 }
@@ -294,10 +303,18 @@ var _ runner.Runner = (*attachedProcess)(nil)
 // prepare makes the command.
 func (a *attachedProcess) prepare(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
 	a.dir = dir
-	var err error
-	a.cmd, a.lifeline, a.files, err = a.process.spec.command(cmd.Env)
+	shared, reader, err := shm.Create()
+	if err != nil { // Frames go through gRPC.
+		a.process.spec.opts.Logger.Debug("no memory is shared with the plugin", "err", err)
+	}
+	a.cmd, a.lifeline, a.files, err = a.process.spec.command(cmd.Env, reader)
+	if reader != nil {
+		a.process.shared = shared
+		a.files = append(a.files, reader)
+	}
 	if err != nil {
 		a.err = err
+		closeAll(a.files)
 		return nil, err
 	}
 	return a, nil
@@ -310,6 +327,9 @@ func (a *attachedProcess) Start(context.Context) error {
 	defer func() { closeAll(a.files) }()
 	if err := a.start(); err != nil {
 		_ = a.lifeline.Close()
+		if p.shared != nil {
+			p.shared.Close()
+		}
 		a.err = fmt.Errorf("start %s: %w", p.spec.path, err)
 		return a.err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -483,6 +485,39 @@ func TestLargeBatch(t *testing.T) {
 	values = append(values, strings.Repeat("v", 70<<20))
 	if got, _, err := put(t.Context(), in, values...); got != strings.Repeat("a", 1001) || err != nil {
 		t.Errorf("%d results, error %v", len(strings.Trim(got, "-")), err)
+	}
+}
+
+// TestPutsArriveAsTheyWereSent covers both ways of a put frame, through shared
+// memory and through gRPC, and what is too large for the first.
+func TestPutsArriveAsTheyWereSent(t *testing.T) {
+	for _, name := range []string{"good", "unshared"} {
+		t.Run(name, func(t *testing.T) {
+			in := instance(t, open(t, name, Options{}), nil)
+			if shares := in.form.(*processInstance).host.reads; shares != (name == "good") {
+				t.Errorf("shared memory: %t", shares)
+			}
+			r := rand.New(rand.NewPCG(1, 2))
+			for _, size := range []int{10, 1000, 3 << 20, 5, 40 << 20, 1 << 20} {
+				values := make([]string, 1+r.IntN(5))
+				for i := range values {
+					b := make([]byte, size+i)
+					for j := 0; j < len(b); j += 7 {
+						b[j] = byte(r.Uint32())
+					}
+					values[i] = "sum " + string(b)
+				}
+				_, results, err := put(t.Context(), in, values...)
+				if err != nil {
+					t.Fatalf("%d bytes: %v", size, err)
+				}
+				for i, res := range results {
+					if want := fmt.Sprint(crc32.ChecksumIEEE([]byte(values[i][4:]))); res.Err == nil || res.Err.Message != want {
+						t.Errorf("record %d of %d bytes is not what was sent: %v, want %s", i, size, res.Err, want)
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/sluicehq/sluice/internal/abi"
 	"github.com/sluicehq/sluice/internal/abi/invoke"
 	"github.com/sluicehq/sluice/internal/abi/rpc"
+	"github.com/sluicehq/sluice/internal/abi/shm"
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
@@ -34,8 +35,9 @@ type processInstance struct {
 	release func() // Frees its place.
 	lost    atomic.Bool
 
-	puts  *puts  // Nil before the first put.
-	frame []byte // The last put's memory; nil while the plugin may not have all of it.
+	puts  *puts     // Nil before the first put.
+	slot  *shm.Slot // Where puts are written; nil where frames go through gRPC.
+	frame []byte    // Without slot: the last put's memory; nil while the plugin may not have all of it.
 }
 
 func newProcessInstance(p *process, cfg pluginapi.Config, alone bool, release func()) *processInstance {
@@ -62,6 +64,9 @@ func (i *processInstance) stop(ctx context.Context) error {
 	defer i.release()
 	if i.puts != nil {
 		i.puts.close()
+	}
+	if i.slot != nil {
+		i.slot.Free()
 	}
 	var err error
 	if i.host.alive() {
@@ -152,12 +157,27 @@ func (i *processInstance) put(ctx context.Context, batch []pluginapi.Record, res
 			return i.broken(ctx, err)
 		}
 		i.puts = p
+		if i.host.reads {
+			if i.slot, err = i.host.shared.Slot(); err != nil {
+				i.cfg.Logger.Warn("no memory is shared with the plugin, puts are slower", "err", err)
+			}
+		}
 	}
 	h := abi.PutHeader{Connector: i.cfg.Connector, Task: i.cfg.Task}
 	if deadline, ok := ctx.Deadline(); ok {
 		h.Deadline = max(time.Until(deadline), time.Millisecond)
 	}
-	frame := abi.AppendPutRequest(i.frame[:0], h, batch)
+	if i.slot != nil {
+		frame := abi.AppendPutRequest(i.slot.Room(), h, batch)
+		if i.slot.Holds(frame) {
+			i.puts.sendShared(i.slot.Offset(), len(frame))
+			return i.await(ctx, results)
+		}
+		i.frame = frame // Too large for the slot.
+	} else {
+		i.frame = abi.AppendPutRequest(i.frame[:0], h, batch)
+	}
+	frame := i.frame
 	i.frame = nil
 	i.puts.unsent.Add(1)
 	i.puts.out <- frame
@@ -213,7 +233,9 @@ type puts struct {
 	err    error         // Why it is over; read after in is closed.
 	quit   chan struct{} // Closed by close.
 	unsent atomic.Int32  // Frames handed over and not sent.
-	wg     sync.WaitGroup
+
+	sending sync.Mutex // Held while something is sent.
+	wg      sync.WaitGroup
 }
 
 func openPuts(p *process, number uint64) (*puts, error) {
@@ -254,12 +276,23 @@ func (s *puts) send() {
 
 // sendOne sends a frame. An error is the stream's end, which receive reports.
 func (s *puts) sendOne(frame []byte) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
 	if frame == nil {
 		_ = s.stream.SendCancel()
 		return
 	}
 	_ = s.stream.Send(frame)
 	s.unsent.Add(-1)
+}
+
+// sendShared sends where a frame stands. It is as good as sent when it returns,
+// since nothing that small waits for the plugin: no goroutine is woken for it.
+// An error is the stream's end, which receive reports.
+func (s *puts) sendShared(offset int64, n int) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	_ = s.stream.SendShared(offset, n)
 }
 
 // receive ends when the stream is over or close is called.

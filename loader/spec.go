@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sluicehq/sluice/internal/abi/rpc"
@@ -30,9 +31,9 @@ func newSpec(p *Plugin, opts Options) spec {
 }
 
 // command makes the process's command, with the host's end of its lifeline: a
-// pipe that ends when this process does. files must be closed once the command
-// is started.
-func (s *spec) command(handshake []string) (cmd *exec.Cmd, lifeline *os.File, files []*os.File, err error) {
+// pipe that ends when this process does. shared, if there is one, is inherited.
+// files must be closed once the command is started.
+func (s *spec) command(handshake []string, shared *os.File) (cmd *exec.Cmd, lifeline *os.File, files []*os.File, err error) {
 	cmd = exec.Command(s.path) //nolint:noctx // Its end is the process's own business.
 	if s.sha256 != "" {
 		file, err := openVerified(s.path, s.sha256)
@@ -55,6 +56,10 @@ func (s *spec) command(handshake []string) (cmd *exec.Cmd, lifeline *os.File, fi
 	files = append(files, r)
 	cmd.Stdin = r
 	cmd.Env = slices.Concat(s.environment(), handshake, []string{rpc.LifelineKey + "=0"})
+	if shared != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, shared)
+		cmd.Env = append(cmd.Env, rpc.SharedKey+"="+strconv.Itoa(2+len(cmd.ExtraFiles)))
+	}
 	endWithWorker(cmd)
 	return cmd, w, files, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice/internal/abi"
 	"github.com/sluicehq/sluice/internal/abi/invoke"
 	"github.com/sluicehq/sluice/internal/abi/rpc"
+	"github.com/sluicehq/sluice/internal/abi/shm"
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
@@ -23,6 +24,8 @@ type job struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	frame  []byte
+	// Where the frame stands in the shared memory, instead of frame.
+	sharedOffset, sharedBytes int64
 }
 
 // putStream runs the puts of one instance. Its reader goroutine goes on
@@ -30,11 +33,14 @@ type job struct {
 type putStream struct {
 	server *server
 	stream *rpc.PutStream
-	jobs   chan job      // From the reader; closed at the stream's end.
-	free   chan []byte   // Frames whose put is over, back to the reader.
-	err    error         // Why the reader ended; read after jobs is closed.
-	first  chan uint64   // The instance's number, from the reader, once.
-	done   chan struct{} // Closed when the stream's handler returns.
+	jobs   chan job    // From the reader; closed at the stream's end.
+	free   chan []byte // Frames whose put is over, back to the reader.
+	err    error       // Why the reader ended; read after jobs is closed.
+	first  chan uint64 // The instance's number, from the reader, once.
+	// Of the goroutine that runs puts.
+	shared  shm.Reader
+	decoder abi.Decoder
+	done    chan struct{} // Closed when the stream's handler returns.
 
 	sending sync.Mutex // Held while a frame is sent: parts come from any goroutine.
 }
@@ -45,6 +51,8 @@ func (s *server) Put(ctx context.Context, stream *rpc.PutStream) error {
 		server: s, stream: stream,
 		jobs: make(chan job), free: make(chan []byte, 1), first: make(chan uint64, 1), done: make(chan struct{}),
 	}
+	p.shared.Source = s.shared
+	defer p.shared.Close()
 	defer close(p.done)
 	go p.read(ctx)
 	var in *instance
@@ -62,7 +70,7 @@ func (s *server) Put(ctx context.Context, stream *rpc.PutStream) error {
 		if err != nil {
 			return err
 		}
-		if cap(j.frame) <= maxKeptFrame {
+		if j.frame != nil && cap(j.frame) <= maxKeptFrame {
 			select {
 			case p.free <- j.frame:
 			default:
@@ -122,7 +130,7 @@ func (p *putStream) read(ctx context.Context) {
 			cancel()
 			continue
 		}
-		j := job{frame: in.Frame}
+		j := job{frame: in.Frame, sharedOffset: in.SharedOffset, sharedBytes: in.SharedBytes}
 		j.ctx, j.cancel = context.WithCancel(ctx)
 		cancel = j.cancel
 		select {
@@ -135,7 +143,17 @@ func (p *putStream) read(ctx context.Context) {
 
 // run puts one batch and answers it. An error ends the stream.
 func (p *putStream) run(j job, in *instance) error {
-	h, batch, err := abi.DecodePutRequest(j.frame)
+	frame := j.frame
+	if j.sharedBytes > 0 {
+		var err error
+		if p.server.shared == nil {
+			return status.Error(codes.InvalidArgument, "no memory is shared")
+		}
+		if frame, err = p.shared.Frame(j.sharedOffset, j.sharedBytes); err != nil {
+			return status.Error(codes.InvalidArgument, err.Error())
+		}
+	}
+	h, batch, err := p.decoder.PutRequest(frame)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sluicehq/sluice/internal/abi/rpc"
+	"github.com/sluicehq/sluice/internal/abi/shm"
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
@@ -33,7 +35,8 @@ func Serve(p pluginapi.Plugin) {
 	}
 	stdio := &stdio{out: os.Stdout, err: os.Stderr}
 	watchHost(os.Getenv(rpc.LifelineKey))
-	srv := newServer(&p, newHandler(stdio.err, os.Getenv(rpc.LogLevelKey)))
+	handler := newHandler(stdio.err, os.Getenv(rpc.LogLevelKey))
+	srv := newServer(&p, handler, openShared(slog.New(handler), os.Getenv(rpc.SharedKey)))
 	versioned := make(map[int]plugin.PluginSet)
 	for _, v := range rpc.Versions() {
 		versioned[v] = plugin.PluginSet{rpc.PluginKey: &service{server: srv}}
@@ -57,6 +60,19 @@ func Serve(p pluginapi.Plugin) {
 			)...)
 		},
 	})
+}
+
+// openShared returns the memory the host shares; nil if it does not.
+func openShared(log *slog.Logger, fd string) *shm.Source {
+	if fd == "" {
+		return nil
+	}
+	shared, err := shm.Open(fd)
+	if err != nil {
+		log.Debug("no memory is shared with the host", "err", err)
+		return nil
+	}
+	return shared
 }
 
 // prepare checks that p can be served, and that a host asks for it.

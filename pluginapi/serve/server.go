@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice/internal/abi"
 	"github.com/sluicehq/sluice/internal/abi/invoke"
 	"github.com/sluicehq/sluice/internal/abi/rpc"
+	"github.com/sluicehq/sluice/internal/abi/shm"
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
@@ -23,6 +24,7 @@ type server struct {
 	plugin  *pluginapi.Plugin
 	desc    pluginapi.Description
 	handler slog.Handler
+	shared  *shm.Source // Where the host writes puts; nil where it does not.
 
 	mu        sync.Mutex
 	instances map[uint64]*instance // Guarded by mu.
@@ -30,8 +32,8 @@ type server struct {
 
 var _ rpc.Server = (*server)(nil)
 
-func newServer(p *pluginapi.Plugin, handler slog.Handler) *server {
-	return &server{plugin: p, desc: p.Describe(), handler: handler, instances: make(map[uint64]*instance)}
+func newServer(p *pluginapi.Plugin, handler slog.Handler, shared *shm.Source) *server {
+	return &server{plugin: p, desc: p.Describe(), handler: handler, shared: shared, instances: make(map[uint64]*instance)}
 }
 
 // instance is one sink.
@@ -48,8 +50,8 @@ type instance struct {
 }
 
 // Describe returns the description.
-func (s *server) Describe(context.Context) ([]byte, error) {
-	return abi.AppendDescription(nil, &s.desc), nil
+func (s *server) Describe(context.Context) (description []byte, shared bool, err error) {
+	return abi.AppendDescription(nil, &s.desc), s.shared != nil, nil
 }
 
 // Start makes the instance and starts it.

@@ -14,6 +14,10 @@ const (
 	// file descriptors is a pipe the host holds open for as long as it lives.
 	LifelineKey = "SLUICE_LIFELINE_FD"
 
+	// SharedKey is the environment variable that tells a plugin which of its
+	// file descriptors is memory that the host writes put frames to.
+	SharedKey = "SLUICE_SHARED_FD"
+
 	// CoreVersion is the version of go-plugin's handshake line.
 	CoreVersion = 1
 )

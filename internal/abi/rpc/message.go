@@ -24,6 +24,11 @@ type Message struct {
 	Cancel bool // Field 4.
 	// Timeout is field 5, in whole milliseconds on the wire; 0 means none.
 	Timeout time.Duration
+	// SharedOffset and SharedBytes, fields 6 and 7, are where a whole frame
+	// stands in the shared memory, instead of Data.
+	SharedOffset uint64
+	SharedBytes  uint64
+	Shared       bool // Field 8: the plugin reads frames from shared memory.
 }
 
 // Protobuf's wire types, and the tags of the message's fields.
@@ -38,6 +43,10 @@ const (
 	tagLast     = 3<<3 | wireVarint
 	tagCancel   = 4<<3 | wireVarint
 	tagTimeout  = 5<<3 | wireVarint
+
+	tagSharedOffset = 6<<3 | wireVarint
+	tagSharedBytes  = 7<<3 | wireVarint
+	tagShared       = 8<<3 | wireVarint
 )
 
 // errMalformed is the cause of every decoding error.
@@ -59,6 +68,17 @@ func (m *Message) appendHeader(dst []byte) []byte {
 		dst = append(dst, tagTimeout)
 		dst = binary.AppendUvarint(dst, uint64(max(m.Timeout/time.Millisecond, 1)))
 	}
+	if m.SharedOffset != 0 {
+		dst = append(dst, tagSharedOffset)
+		dst = binary.AppendUvarint(dst, m.SharedOffset)
+	}
+	if m.SharedBytes != 0 {
+		dst = append(dst, tagSharedBytes)
+		dst = binary.AppendUvarint(dst, m.SharedBytes)
+	}
+	if m.Shared {
+		dst = append(dst, tagShared, 1)
+	}
 	if len(m.Data) > 0 {
 		dst = append(dst, tagData)
 		dst = binary.AppendUvarint(dst, uint64(len(m.Data)))
@@ -76,9 +96,13 @@ func (m *Message) read(r *mem.Reader) error {
 		}
 		switch tag {
 		case tagInstance:
-			if m.Instance, err = binary.ReadUvarint(r); err != nil {
-				return errMalformed
-			}
+			err = readNumber(r, &m.Instance)
+		case tagSharedOffset:
+			err = readNumber(r, &m.SharedOffset)
+		case tagSharedBytes:
+			err = readNumber(r, &m.SharedBytes)
+		case tagShared:
+			err = readBool(r, &m.Shared)
 		case tagLast:
 			err = readBool(r, &m.Last)
 		case tagCancel:
@@ -119,6 +143,15 @@ func grow(b []byte, n int) []byte {
 		b = bigger
 	}
 	return b[:len(b)+n]
+}
+
+func readNumber(r *mem.Reader, to *uint64) error {
+	v, err := binary.ReadUvarint(r)
+	if err != nil {
+		return errMalformed
+	}
+	*to = v
+	return nil
 }
 
 func readBool(r *mem.Reader, to *bool) error {
@@ -189,7 +222,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return c.stock.Marshal(v)
 	}
-	head := mem.SliceBuffer(m.appendHeader(make([]byte, 0, 3*binary.MaxVarintLen64+8)))
+	head := mem.SliceBuffer(m.appendHeader(make([]byte, 0, 5*binary.MaxVarintLen64+16)))
 	if len(m.Data) == 0 {
 		return mem.BufferSlice{head}, nil
 	}

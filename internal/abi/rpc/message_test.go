@@ -59,11 +59,15 @@ func TestMessageIsTheProtoFilesOwn(t *testing.T) {
 	}{
 		{"DescribeRequest", Message{}, nil},
 		{"DescribeResponse", Message{Data: []byte("d")}, map[protoreflect.Name]any{"description": []byte("d")}},
+		{"DescribeResponse", Message{Data: []byte("d"), Shared: true}, map[protoreflect.Name]any{"description": []byte("d"), "shared": true}},
 		{"StartRequest", Message{Instance: 300, Data: []byte("s")}, map[protoreflect.Name]any{"instance": uint64(300), "start": []byte("s")}},
 		{"InstanceRequest", Message{Instance: 1 << 60, Timeout: 2500 * time.Millisecond}, map[protoreflect.Name]any{"instance": uint64(1 << 60), "timeout_ms": uint64(2500)}},
 		{"Answer", Message{Data: []byte{0xf6}}, map[protoreflect.Name]any{"error": []byte{0xf6}}},
 		{"Chunk", Message{Instance: 7, Data: bytes.Repeat([]byte("x"), 70000), Last: true}, map[protoreflect.Name]any{
 			"instance": uint64(7), "data": bytes.Repeat([]byte("x"), 70000), "last": true,
+		}},
+		{"Chunk", Message{SharedOffset: 1 << 40, SharedBytes: 70000, Last: true}, map[protoreflect.Name]any{
+			"shared_offset": uint64(1 << 40), "shared_bytes": uint64(70000), "last": true,
 		}},
 		{"Chunk", Message{Cancel: true}, map[protoreflect.Name]any{"cancel": true}},
 	}
@@ -96,7 +100,7 @@ func TestMessageIsTheProtoFilesOwn(t *testing.T) {
 				if err := NewCodec().Unmarshal(split(stock, size), &back); err != nil {
 					t.Fatalf("buffers of %d: %v", size, err)
 				}
-				if back.Instance != tt.m.Instance || back.Last != tt.m.Last || back.Cancel != tt.m.Cancel || back.Timeout != tt.m.Timeout || !bytes.Equal(back.Data, tt.m.Data) {
+				if back.Instance != tt.m.Instance || back.Last != tt.m.Last || back.Cancel != tt.m.Cancel || back.Timeout != tt.m.Timeout || back.SharedOffset != tt.m.SharedOffset || back.SharedBytes != tt.m.SharedBytes || back.Shared != tt.m.Shared || !bytes.Equal(back.Data, tt.m.Data) {
 					t.Errorf("buffers of %d: codec reads another message from a stock encoder's bytes", size)
 				}
 			}

@@ -15,7 +15,8 @@ const ServiceName = "sluice.plugin.v1.Sink"
 // same time. Answers are CBOR: an error, or nil for none. An error that is
 // returned is the plugin's own failure and ends as a gRPC status.
 type Server interface {
-	Describe(ctx context.Context) (description []byte, err error)
+	// Describe also says whether the plugin reads frames from shared memory.
+	Describe(ctx context.Context) (description []byte, shared bool, err error)
 	Start(ctx context.Context, instance uint64, start []byte) (answer []byte, err error)
 	Put(ctx context.Context, stream *PutStream) error
 	Check(ctx context.Context, instance uint64) (answer []byte, err error)
@@ -28,17 +29,21 @@ func Register(s grpc.ServiceRegistrar, srv Server) {
 		ServiceName: ServiceName,
 		HandlerType: (*Server)(nil),
 		Methods: []grpc.MethodDesc{
-			unary("Describe", func(s Server, ctx context.Context, _ *Message) ([]byte, error) {
-				return s.Describe(ctx)
+			unary("Describe", func(s Server, ctx context.Context, _ *Message) (out Message, err error) {
+				out.Data, out.Shared, err = s.Describe(ctx)
+				return out, err
 			}),
-			unary("Start", func(s Server, ctx context.Context, in *Message) ([]byte, error) {
-				return s.Start(ctx, in.Instance, in.Data)
+			unary("Start", func(s Server, ctx context.Context, in *Message) (out Message, err error) {
+				out.Data, err = s.Start(ctx, in.Instance, in.Data)
+				return out, err
 			}),
-			unary("Check", func(s Server, ctx context.Context, in *Message) ([]byte, error) {
-				return s.Check(ctx, in.Instance)
+			unary("Check", func(s Server, ctx context.Context, in *Message) (out Message, err error) {
+				out.Data, err = s.Check(ctx, in.Instance)
+				return out, err
 			}),
-			unary("Stop", func(s Server, ctx context.Context, in *Message) ([]byte, error) {
-				return s.Stop(ctx, in.Instance)
+			unary("Stop", func(s Server, ctx context.Context, in *Message) (out Message, err error) {
+				out.Data, err = s.Stop(ctx, in.Instance)
+				return out, err
 			}),
 		},
 		Streams: []grpc.StreamDesc{{
@@ -54,7 +59,7 @@ func Register(s grpc.ServiceRegistrar, srv Server) {
 }
 
 // call is one unary method of the service.
-type call func(s Server, ctx context.Context, in *Message) ([]byte, error)
+type call func(s Server, ctx context.Context, in *Message) (Message, error)
 
 func unary(name string, do call) grpc.MethodDesc {
 	handle := func(s any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
@@ -73,7 +78,7 @@ func unary(name string, do call) grpc.MethodDesc {
 			if err != nil {
 				return nil, err
 			}
-			return &Message{Data: out}, nil
+			return &out, nil
 		}
 		if intercept == nil {
 			return handler(ctx, in)
@@ -98,29 +103,34 @@ func NewClient(conn grpc.ClientConnInterface, grace time.Duration) *Client {
 	return &Client{conn: conn, grace: grace, codec: grpc.ForceCodecV2(NewCodec())}
 }
 
-// Describe returns the plugin's description as CBOR.
-func (c *Client) Describe(ctx context.Context) ([]byte, error) {
-	return c.call(ctx, "Describe", &Message{})
+// Describe returns the plugin's description as CBOR, and whether it reads put
+// frames from shared memory.
+func (c *Client) Describe(ctx context.Context) (description []byte, shared bool, err error) {
+	out, err := c.call(ctx, "Describe", &Message{})
+	return out.Data, out.Shared, err
 }
 
 // Start makes and starts an instance. The answer is an error as CBOR, or empty.
 func (c *Client) Start(ctx context.Context, instance uint64, start []byte) ([]byte, error) {
-	return c.call(ctx, "Start", &Message{Instance: instance, Data: start})
+	out, err := c.call(ctx, "Start", &Message{Instance: instance, Data: start})
+	return out.Data, err
 }
 
 // Check asks an instance for its target. The answer is as for Start.
 func (c *Client) Check(ctx context.Context, instance uint64) ([]byte, error) {
-	return c.call(ctx, "Check", &Message{Instance: instance})
+	out, err := c.call(ctx, "Check", &Message{Instance: instance})
+	return out.Data, err
 }
 
 // Stop stops an instance. The answer is as for Start.
 func (c *Client) Stop(ctx context.Context, instance uint64) ([]byte, error) {
-	return c.call(ctx, "Stop", &Message{Instance: instance})
+	out, err := c.call(ctx, "Stop", &Message{Instance: instance})
+	return out.Data, err
 }
 
 // call makes a unary call. A call whose ctx is cancelled returns at once, one
 // whose deadline passes after the grace.
-func (c *Client) call(ctx context.Context, name string, in *Message) ([]byte, error) {
+func (c *Client) call(ctx context.Context, name string, in *Message) (out Message, err error) {
 	callCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -133,11 +143,8 @@ func (c *Client) call(ctx context.Context, name string, in *Message) ([]byte, er
 			cancel()
 		}
 	})()
-	out := new(Message)
-	if err := c.conn.Invoke(callCtx, method(name), in, out, c.codec); err != nil {
-		return nil, err
-	}
-	return out.Data, nil
+	err = c.conn.Invoke(callCtx, method(name), in, &out, c.codec)
+	return out, err
 }
 
 // Put opens the put stream of an instance. The stream ends when ctx does.

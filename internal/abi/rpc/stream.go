@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"math"
 )
 
 // messenger is what a gRPC stream has on either side.
@@ -24,8 +25,12 @@ type PutStream struct {
 // Incoming is what a put stream receives.
 type Incoming struct {
 	Instance uint64 // On the first one a plugin receives, else 0.
-	Frame    []byte // A whole frame; nil with Cancel.
-	Cancel   bool   // The put in flight is to end now.
+	Frame    []byte // A whole frame; nil with Cancel, and where it is shared.
+	// SharedOffset and SharedBytes say where the frame stands in the shared
+	// memory, if SharedBytes is not 0.
+	SharedOffset int64
+	SharedBytes  int64
+	Cancel       bool // The put in flight is to end now.
 }
 
 // Send sends frame, cut into chunks. frame must stay unchanged until the peer
@@ -43,6 +48,15 @@ func (s *PutStream) Send(frame []byte) error {
 		}
 		frame = frame[n:]
 	}
+}
+
+// SendShared sends where a frame stands in the shared memory: n bytes at offset,
+// which must stay unchanged until the peer has answered it or the stream is
+// over.
+func (s *PutStream) SendShared(offset int64, n int) error {
+	m := Message{Instance: s.instance, SharedOffset: uint64(offset), SharedBytes: uint64(n), Last: true} //nolint:gosec // Neither is negative.
+	s.instance = 0
+	return s.stream.SendMsg(&m)
 }
 
 // SendCancel asks the plugin to end the put in flight.
@@ -66,6 +80,14 @@ func (s *PutStream) Receive(buf []byte) (Incoming, error) {
 		}
 		if m.Instance != 0 {
 			in.Instance = m.Instance
+		}
+		if m.SharedBytes != 0 {
+			if len(m.Data) > 0 || !m.Last || m.SharedBytes > MaxRequestBytes || m.SharedOffset > math.MaxInt64 {
+				return Incoming{}, fmt.Errorf("receive frame: %d shared bytes at %d: %w", m.SharedBytes, m.SharedOffset, errMalformed)
+			}
+			in.SharedOffset, in.SharedBytes = int64(m.SharedOffset), int64(m.SharedBytes)
+			m.Data = nil
+			return in, nil
 		}
 		if m.Cancel {
 			if len(m.Data) > 0 {

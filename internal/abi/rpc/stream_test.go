@@ -31,7 +31,9 @@ func (r *recorder) RegisterService(d *grpc.ServiceDesc, _ any) {
 // echo answers every frame with itself and every cancel with "cancelled".
 type echo struct{ instances chan uint64 }
 
-func (echo) Describe(context.Context) ([]byte, error) { return []byte("description"), nil }
+func (echo) Describe(context.Context) (description []byte, shared bool, err error) {
+	return []byte("description"), true, nil
+}
 
 func (echo) Start(_ context.Context, _ uint64, start []byte) ([]byte, error) { return start, nil }
 
@@ -126,8 +128,8 @@ func TestFramesOfEverySizeCross(t *testing.T) {
 
 func TestUnaryCalls(t *testing.T) {
 	c := NewClient(dial(t, echo{}), time.Second)
-	if b, err := c.Describe(t.Context()); err != nil || string(b) != "description" {
-		t.Errorf("Describe: %q, %v", b, err)
+	if b, shared, err := c.Describe(t.Context()); err != nil || string(b) != "description" || !shared {
+		t.Errorf("Describe: %q, %t, %v", b, shared, err)
 	}
 	if b, err := c.Start(t.Context(), 1, []byte("cfg")); err != nil || string(b) != "cfg" {
 		t.Errorf("Start: %q, %v", b, err)
