@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice/host/config"
@@ -24,12 +25,15 @@ type connector struct {
 	log      *slog.Logger
 	redact   func(string) string // Blots secrets out of what is shown.
 	stopTime time.Duration
-	maxBytes int // Of records held, per task.
+	maxBytes int           // Of records held, per task.
+	turn     chan struct{} // The worker's, for records at their last chance.
 
-	mu    sync.Mutex
-	state sharetask.State // Of the connector itself. Guarded by mu.
-	err   error           // Why it is not running. Guarded by mu.
-	tasks []*taskSlot     // Set once by Worker.connector.
+	mu     sync.Mutex
+	state  sharetask.State // Of the connector itself. Guarded by mu.
+	err    error           // Why it is not running. Guarded by mu.
+	paused bool            // Guarded by mu.
+	again  *restart        // Ends the session under way, for another. Guarded by mu.
+	tasks  []*taskSlot     // Set once by Worker.connector.
 }
 
 // taskSlot is one member of the group over all its restarts: one task in a
@@ -40,39 +44,134 @@ type taskSlot struct {
 	metrics *metrics.Task
 	log     *slog.Logger
 
-	mu   sync.Mutex
-	task runnable // The current one; nil before the first. Guarded by mu.
-	err  error    // Why the last one ended. Guarded by mu.
-	over bool     // FAILED for good. Guarded by mu.
+	mu     sync.Mutex
+	task   runnable // The current one; nil before the first. Guarded by mu.
+	err    error    // Why the last one ended. Guarded by mu.
+	over   bool     // FAILED for good. Guarded by mu.
+	paused bool     // Guarded by mu.
+	// again ends the task under way, for another. Guarded by mu.
+	again *restart
 }
 
 // runnable is a [sharetask.Task] as the supervisor sees it.
 type runnable interface {
 	Run(ctx context.Context) error
 	Status() sharetask.Status
+	Pause()
+	Resume()
+}
+
+// restart is the life of a session or task that can be ended for another one.
+type restart struct {
+	ctx    context.Context //nolint:containedctx // A life.
+	cancel context.CancelFunc
+	asked  atomic.Bool
+}
+
+func newRestart(ctx context.Context) *restart {
+	r := &restart{}
+	r.ctx, r.cancel = context.WithCancel(ctx)
+	return r
+}
+
+// ask ends it for another one. A nil restart is between two.
+func (r *restart) ask() {
+	if r != nil {
+		r.asked.Store(true)
+		r.cancel()
+	}
 }
 
 // run prepares the connector and runs its tasks until ctx ends.
 func (c *connector) run(ctx context.Context) {
 	var backoff restartBackoff
-	for {
+	for ctx.Err() == nil {
 		start := time.Now()
-		err := c.session(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if permanent(err) {
+		life := newRestart(ctx)
+		c.live(life)
+		err := c.session(life.ctx)
+		switch {
+		case ctx.Err() != nil, life.asked.Load():
+		case permanent(err):
 			c.set(sharetask.StateFailed, err)
 			c.log.Error("connector failed", "err", err)
-			<-ctx.Done()
-			return
+			<-life.ctx.Done()
+		default:
+			c.set(sharetask.StateUnassigned, err)
+			c.log.Warn("connector not started, trying again", "err", err)
+			backoff.wait(life.ctx, time.Since(start))
 		}
-		c.set(sharetask.StateUnassigned, err)
-		c.log.Warn("connector not started, trying again", "err", err)
-		if !backoff.wait(ctx, time.Since(start)) {
-			return
+		life.cancel()
+		if life.asked.Load() {
+			backoff = restartBackoff{}
+			c.set(sharetask.StateUnassigned, nil)
+			c.log.Info("connector restarting")
 		}
 	}
+}
+
+func (c *connector) live(life *restart) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.again = life
+}
+
+// pause pauses the connector's tasks, or resumes them, now and after restarts.
+func (c *connector) pause(on bool) {
+	c.mu.Lock()
+	c.paused = on
+	c.mu.Unlock()
+	for _, slot := range c.tasks {
+		slot.pause(on)
+	}
+}
+
+// restart starts the connector again with all its tasks, or only what has
+// failed of it. It reports what it starts again.
+func (c *connector) restart(onlyFailed bool) (all bool, tasks []*taskSlot) {
+	c.mu.Lock()
+	failed, life := c.state == sharetask.StateFailed, c.again
+	c.mu.Unlock()
+	if !onlyFailed || failed {
+		life.ask()
+		return true, c.tasks
+	}
+	for _, slot := range c.tasks {
+		if slot.failed() {
+			slot.restart()
+			tasks = append(tasks, slot)
+		}
+	}
+	return false, tasks
+}
+
+// pause pauses the slot's task, and those that follow it.
+func (slot *taskSlot) pause(on bool) {
+	slot.mu.Lock()
+	defer slot.mu.Unlock()
+	slot.paused = on
+	switch {
+	case slot.task == nil:
+	case on:
+		slot.task.Pause()
+	default:
+		slot.task.Resume()
+	}
+}
+
+func (slot *taskSlot) restart() {
+	slot.mu.Lock()
+	life := slot.again
+	slot.mu.Unlock()
+	life.ask()
+}
+
+// has reports whether task is one of the slot's.
+func (slot *taskSlot) has(task int) bool { return task >= slot.number && task < slot.number+slot.tasks }
+
+// failed reports whether the slot's task is FAILED.
+func (slot *taskSlot) failed() bool {
+	return slot.status("", "").State == string(sharetask.StateFailed)
 }
 
 // session opens what the connector's tasks share and runs them. It returns
@@ -106,29 +205,35 @@ func (slot *taskSlot) supervise(ctx context.Context, next func() (runnable, erro
 	var backoff restartBackoff
 	for {
 		start := time.Now()
+		life := newRestart(ctx)
 		task, err := next()
 		if err == nil {
-			slot.set(task, nil, false)
-			err = task.Run(ctx)
+			slot.set(task, life, nil, false)
+			err = task.Run(life.ctx)
 		}
-		if ctx.Err() != nil {
-			slot.set(nil, err, false)
+		switch {
+		case ctx.Err() != nil, life.asked.Load():
+			slot.set(nil, nil, err, false)
 			if err != nil && !permanent(err) {
 				slot.log.Warn("task stopped with an error", "err", err)
 			}
-			return
-		}
-		if permanent(err) {
-			slot.set(task, err, true)
+		case permanent(err):
+			slot.set(task, life, err, true)
 			slot.log.Error("task failed", "err", err)
-			<-ctx.Done()
+			<-life.ctx.Done()
+		default:
+			slot.set(task, life, err, false)
+			slot.metrics.Restarted()
+			slot.log.Warn("task ended, starting it again", "err", err)
+			backoff.wait(life.ctx, time.Since(start))
+		}
+		life.cancel()
+		if ctx.Err() != nil {
 			return
 		}
-		slot.set(task, err, false)
-		slot.metrics.Restarted()
-		slot.log.Warn("task ended, starting it again", "err", err)
-		if !backoff.wait(ctx, time.Since(start)) {
-			return
+		if life.asked.Load() {
+			backoff = restartBackoff{}
+			slot.log.Info("task restarting")
 		}
 	}
 }
@@ -161,10 +266,13 @@ func (c *connector) set(s sharetask.State, err error) {
 	c.state, c.err = s, err
 }
 
-func (slot *taskSlot) set(task runnable, err error, over bool) {
+func (slot *taskSlot) set(task runnable, life *restart, err error, over bool) {
 	slot.mu.Lock()
 	defer slot.mu.Unlock()
-	slot.task, slot.err, slot.over = task, err, over
+	slot.task, slot.again, slot.err, slot.over = task, life, err, over
+	if slot.paused && task != nil {
+		task.Pause()
+	}
 }
 
 // status returns the state of its tasks as the API shows it.
@@ -191,6 +299,9 @@ func (slot *taskSlot) status(worker, version string) rest.TaskStatus {
 func (c *connector) status() rest.Status {
 	c.mu.Lock()
 	state, err := c.state, c.err
+	if c.paused && state == sharetask.StateRunning {
+		state = sharetask.StatePaused
+	}
 	c.mu.Unlock()
 	version := c.bound.version()
 	out := rest.Status{
@@ -252,7 +363,10 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 		Batch:       sharetask.BatchPolicy{MaxRecords: batch, MaxBytes: int(d.Batch.MaxBytes), MaxWait: d.Batch.MaxWait},
 		Retry:       sharetask.RetryPolicy{Initial: d.Retry.Initial, Max: d.Retry.Max, MaxElapsed: d.Retry.MaxElapsed},
 		Breaker:     sharetask.BreakerPolicy{Failures: d.Breaker.Failures, Max: d.Breaker.Max},
-		Tolerance:   sharetask.Tolerance(d.Errors.Tolerance), LogErrors: d.Errors.Log,
+		Isolate:     sharetask.IsolatePolicy{Attempts: d.Isolate.Attempts},
+		CanCheck:    c.bound.plugin.Description.Can(pluginapi.CanCheck),
+		Written:     shared.written, Turn: c.turn,
+		Tolerance: sharetask.Tolerance(d.Errors.Tolerance), LogErrors: d.Errors.Log,
 		PutTimeout: shared.putTimeout, StartTimeout: startTimeout, StopTimeout: c.stopTime - c.closeTime(),
 		MaxOpenRecords: max(2*batch*writers, minOpen),
 		MaxOpenBytes:   max(c.maxBytes*slot.tasks, int(d.Batch.MaxBytes)),
@@ -262,9 +376,10 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 	}
 	if shared.queue != nil {
 		cfg.Letters = shared.queue.Task(slot.number)
+		cfg.MaxRejectRatio = d.DeadLetterQueue.MaxRatio
 	}
 	if !cfg.Ordered {
-		cfg.MaxDeliveryCount = d.Share.MaxDeliveryCount
+		cfg.MaxDeliveryCount, cfg.HoldTimeout = d.Share.MaxDeliveryCount, d.Share.HoldTimeout
 	}
 	task, err := sharetask.New(cfg)
 	if err != nil {

@@ -34,12 +34,13 @@ type shared struct {
 	lock       time.Duration     // 0 where the broker does not tell.
 	locks      int               // The record-lock window; 0 where the broker does not tell.
 	putTimeout time.Duration
+	written    *sharetask.Written
 }
 
 // open opens the plugin, prepares group and topics, and connects the dead
 // letter queue. Group configs are in force when it returns.
 func (c *connector) open(ctx context.Context) (_ *shared, err error) {
-	s := &shared{connector: c, putTimeout: c.def.PutTimeout}
+	s := &shared{connector: c, putTimeout: c.def.PutTimeout, written: sharetask.NewWritten()}
 	if s.putTimeout == 0 {
 		s.putTimeout = defaultPutTimeout
 	}
@@ -175,7 +176,7 @@ func (s *shared) prepareLetters(ctx context.Context, admin *kafka.Admin, topics 
 	share := d.GroupProtocol == config.GroupShare
 	topic, err := admin.PrepareDeadLetterTopic(ctx, kafka.DeadLetterTopic{
 		Topic: d.DeadLetterQueue.Topic, Sources: topics, Partitions: d.DeadLetterQueue.Partitions,
-		ReplicationFactor: d.DeadLetterQueue.ReplicationFactor, Net: share,
+		ReplicationFactor: d.DeadLetterQueue.ReplicationFactor, Net: share && d.DeadLetterQueue.Net,
 	})
 	if err != nil {
 		return err
@@ -183,7 +184,7 @@ func (s *shared) prepareLetters(ctx context.Context, admin *kafka.Admin, topics 
 	for _, note := range topic.Notes {
 		c.log.Info("dead letter topic", "topic", d.DeadLetterQueue.Topic, "note", note)
 	}
-	if share {
+	if share && d.DeadLetterQueue.Net {
 		net, err := admin.SetDeadLetterNet(ctx, d.GroupID, d.DeadLetterQueue.Topic, topics)
 		if err != nil {
 			return err
@@ -244,9 +245,13 @@ func (s *shared) source(task int, log *slog.Logger) (sharetask.Source, error) {
 
 // sinks returns what makes the sinks of the tasks from first on.
 func (s *shared) sinks(first int, log *slog.Logger) sharetask.SinkMaker {
-	return func(ctx context.Context, writer int) (sharetask.Sink, error) {
+	return func(ctx context.Context, writer int, apart bool) (sharetask.Sink, error) {
+		start := s.runner.NewInstance
+		if apart {
+			start = s.runner.NewIsolated
+		}
 		task, writer := first+writer/s.connector.def.Parallelism, writer%s.connector.def.Parallelism
-		in, err := s.runner.NewInstance(ctx, pluginapi.Config{
+		in, err := start(ctx, pluginapi.Config{
 			Connector: s.connector.def.Name, Task: task, Writer: writer, Worker: s.connector.worker,
 			Values: s.connector.bound.values, Logger: log.With("plugin", s.connector.bound.plugin.Name, "writer", writer),
 		})

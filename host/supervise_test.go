@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +20,18 @@ import (
 // fakeTask runs for a time and ends with an error; without one it runs until
 // it is stopped.
 type fakeTask struct {
-	runs time.Duration
-	err  error
+	runs   time.Duration
+	err    error
+	paused *atomic.Bool // Nil counts nothing.
+}
+
+func (t fakeTask) Pause()  { t.pause(true) }
+func (t fakeTask) Resume() { t.pause(false) }
+
+func (t fakeTask) pause(on bool) {
+	if t.paused != nil {
+		t.paused.Store(on)
+	}
 }
 
 func (t fakeTask) Run(ctx context.Context) error {
@@ -79,6 +90,44 @@ func TestTasksAreRestartedOnlyWhereThatHelps(t *testing.T) {
 					t.Errorf("made %d tasks, status %+v, want a second one running", made, got)
 				case !tc.restart && (made != 1 || got.State != "FAILED" || got.Trace != tc.err.Error()):
 					t.Errorf("made %d tasks, status %+v, want FAILED with the cause", made, got)
+				}
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
+}
+
+// TestRestart ends a task, or the wait of one that failed or is to be tried
+// again, and a pause lasts through it.
+func TestRestart(t *testing.T) {
+	for name, err := range map[string]error{
+		"running": nil, "failed": &sharetask.FailedError{Err: errors.New("record refused")}, "trying again": errors.New("connection reset"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				slot := newSlot()
+				made := 0
+				var paused atomic.Bool
+				go slot.supervise(ctx, func() (runnable, error) {
+					made++
+					paused.Store(false)
+					if made == 1 {
+						return fakeTask{err: err, paused: &paused}, nil
+					}
+					return fakeTask{paused: &paused}, nil
+				})
+				synctest.Wait()
+				slot.pause(true)
+				slot.restart()
+				synctest.Wait()
+				if got := slot.status("w", "v"); made != 2 || got.State != "RUNNING" || !paused.Load() {
+					t.Errorf("made %d tasks, status %+v, paused %t; want a second one, paused", made, got, paused.Load())
+				}
+				slot.pause(false)
+				if paused.Load() {
+					t.Error("it is not resumed")
 				}
 				cancel()
 				synctest.Wait()

@@ -35,6 +35,7 @@ type Worker struct {
 	connectors []*connector
 	listener   net.Listener
 	stopping   atomic.Bool
+	turn       chan struct{} // Held by the task that puts a record at its last chance.
 }
 
 // New returns a worker that listens already, so that a port in use is known
@@ -43,7 +44,7 @@ func New(ctx context.Context, opts Options) (*Worker, error) {
 	cfg := opts.Config.Worker
 	w := &Worker{
 		opts: opts, metrics: metrics.New(opts.Version, opts.Commit),
-		log: redacted(opts.Logger, opts.Config.Sources.Redact),
+		log: redacted(opts.Logger, opts.Config.Sources.Redact), turn: make(chan struct{}, 1),
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", cfg.Listen)
@@ -66,7 +67,7 @@ func (w *Worker) connector(b *Bound, maxBytes int) *connector {
 	log := w.log.With("connector", b.def.Name)
 	c := &connector{
 		def: b.def, bound: b, worker: w.opts.Config.Worker.ID, log: log, redact: w.opts.Config.Sources.Redact,
-		stopTime: w.opts.Config.Worker.StopTimeout, maxBytes: maxBytes, state: sharetask.StateUnassigned,
+		stopTime: w.opts.Config.Worker.StopTimeout, maxBytes: maxBytes, turn: w.turn, state: sharetask.StateUnassigned,
 	}
 	each := 1
 	if b.def.GroupProtocol == config.GroupShare {
@@ -149,12 +150,59 @@ func (w *Worker) Connectors() []string {
 
 // Connector returns one connector's definition and status.
 func (w *Worker) Connector(name string) (rest.Info, rest.Status, bool) {
+	c := w.connectorNamed(name)
+	if c == nil {
+		return rest.Info{}, rest.Status{}, false
+	}
+	return c.info(), c.status(), true
+}
+
+func (w *Worker) connectorNamed(name string) *connector {
 	for _, c := range w.connectors {
 		if c.def.Name == name {
-			return c.info(), c.status(), true
+			return c
 		}
 	}
-	return rest.Info{}, rest.Status{}, false
+	return nil
+}
+
+// Pause pauses a connector, or resumes it. It does not wait.
+func (w *Worker) Pause(name string, on bool) bool {
+	c := w.connectorNamed(name)
+	if c != nil {
+		c.pause(on)
+	}
+	return c != nil
+}
+
+// Restart starts a connector again, or only what has failed of it. It does not
+// wait.
+func (w *Worker) Restart(name string, onlyFailed bool) (rest.Status, bool) {
+	c := w.connectorNamed(name)
+	if c == nil {
+		return rest.Status{}, false
+	}
+	before := c.status()
+	all, slots := c.restart(onlyFailed)
+	return before.Restarting(all, func(task int) bool {
+		return slices.ContainsFunc(slots, func(s *taskSlot) bool { return s.has(task) })
+	}), true
+}
+
+// RestartTask starts a task again, with those that share its membership. It
+// does not wait.
+func (w *Worker) RestartTask(name string, task int) (connector, found bool) {
+	c := w.connectorNamed(name)
+	if c == nil {
+		return false, false
+	}
+	for _, slot := range c.tasks {
+		if slot.has(task) {
+			slot.restart()
+			return true, true
+		}
+	}
+	return true, false
 }
 
 // Healthy returns an error once the worker is stopping.

@@ -4,59 +4,134 @@ import "time"
 
 // BreakerPolicy says when an outage is assumed.
 type BreakerPolicy struct {
-	Failures int           // Whole batches that must fail in a row; at least 1.
+	Failures int           // Whole puts that must fail in a row; at least 1.
 	Max      time.Duration // Longest wait between probes.
 }
 
 // breaker tells an outage of the target from a bad record. It has no clock.
-// Closed, puts flow. After Failures whole batches failed and none succeeded it
-// opens: nothing is acquired or put until probeAt; then one put, the probe, is
-// let through, and only its success closes the breaker.
+//
+// Closed, puts flow. It opens after Failures whole puts failed and none
+// succeeded; in a share group it begins open, since nothing is known of the
+// target yet (slow start). Open, nothing is acquired or put until probeAt; then
+// the sink's Check has to succeed; then one put, the probe, is let through: of
+// what is held or else of what room lets in for it. Only a success closes it.
 type breaker struct {
 	policy   BreakerPolicy
 	retry    RetryPolicy
-	failures int       // Whole batches failed since the last success.
-	opens    int       // Probes failed in this outage.
-	probeAt  time.Time // Zero while closed.
-	probing  bool
-	success  time.Time // Of the last batch in which any record succeeded.
+	opened   bool
+	failures int       // Whole puts failed since the last success.
+	opens    int       // Probes and checks failed since it opened.
+	since    time.Time // End of the first failure since the last success.
+	probeAt  time.Time
+	checked  bool // Check has succeeded since the last failure.
+	probing  bool // A check or probe is under way.
+	success  time.Time
+	// wide is how many records may be held for the probe. It doubles where the
+	// one that is held tells nothing, which may be its own fault: at once if
+	// its put said nothing, at widenAt if it keeps failing.
+	wide    int
+	widenAt time.Time
 }
 
-func (b *breaker) open() bool { return !b.probeAt.IsZero() }
+// maxWide bounds wide.
+const maxWide = 1 << 20
+
+// begin opens it at a task's start, when the sink's Check has succeeded.
+func (b *breaker) begin(now time.Time) {
+	b.open(now)
+	b.checked, b.probeAt = true, now
+}
+
+func (b *breaker) open(now time.Time) {
+	b.opened, b.opens, b.wide, b.widenAt = true, 0, 1, now.Add(b.retry.MaxElapsed)
+}
+
+// down reports whether the target is taken to be down: enough has failed.
+func (b *breaker) down() bool { return b.opened && b.failures >= b.policy.Failures }
 
 // succeeded enters a put in which the target took or judged a record.
 func (b *breaker) succeeded(now time.Time) {
-	b.failures, b.opens, b.probing, b.probeAt = 0, 0, false, time.Time{}
-	b.success = now
+	*b = breaker{policy: b.policy, retry: b.retry, success: now}
 }
 
-// failed enters a put of which no record succeeded.
+// failed enters a put of which no record succeeded, or a failed check.
 func (b *breaker) failed(now time.Time) {
 	b.failures++
-	if b.failures < b.policy.Failures && !b.open() {
+	if b.since.IsZero() {
+		b.since = now
+	}
+	switch {
+	case !b.opened && b.failures < b.policy.Failures:
+		return
+	case !b.opened:
+		b.open(now)
+	case !b.probing: // A put from before it opened.
 		return
 	}
-	if b.open() && !b.probing {
-		return // A put from before it opened.
-	}
-	b.probing = false
+	b.probing, b.checked = false, false
 	b.opens++
 	p := b.retry
 	p.Max = b.policy.Max
 	b.probeAt = now.Add(jitter(p.backoff(b.opens)))
 }
 
+// passed enters a check that succeeded.
+func (b *breaker) passed() { b.probing, b.checked = false, true }
+
+// abandon gives an unused probe back.
+func (b *breaker) abandon() { b.probing = false }
+
+// inconclusive enters a probe that says nothing of the target, such as one
+// whose records were all dropped on purpose.
+func (b *breaker) inconclusive() {
+	b.probing = false
+	b.wide = min(2*b.wide, maxWide)
+}
+
+// ready reports whether a probe may start now, wantsCheck whether a check has
+// to come first.
+func (b *breaker) ready(now time.Time) bool { return b.due(now) && b.checked }
+
+func (b *breaker) wantsCheck(now time.Time) bool { return b.due(now) && !b.checked }
+
+func (b *breaker) due(now time.Time) bool {
+	return b.opened && !b.probing && !now.Before(b.probeAt)
+}
+
 // allow reports whether a put may start now, and takes the probe if it is one.
 func (b *breaker) allow(now time.Time) bool {
-	if !b.open() {
+	if !b.opened {
 		return true
 	}
-	if b.probing || now.Before(b.probeAt) {
+	if !b.ready(now) {
 		return false
 	}
 	b.probing = true
 	return true
 }
 
-// abandon gives an unused probe back.
-func (b *breaker) abandon() { b.probing = false }
+// mayPut reports what allow would, and takes nothing.
+func (b *breaker) mayPut(now time.Time) bool { return !b.opened || b.ready(now) }
+
+// check takes the probe for a check.
+func (b *breaker) check() { b.probing = true }
+
+// widens returns when more may be held, where held records tell nothing; zero
+// means never.
+func (b *breaker) widens(held int) time.Time {
+	if b.opens == 0 || held < b.wide {
+		return time.Time{}
+	}
+	return b.widenAt
+}
+
+// room returns how many records may be held now, open.
+func (b *breaker) room(now time.Time) int {
+	if !b.ready(now) {
+		return 0
+	}
+	if b.opens > 0 && !now.Before(b.widenAt) {
+		b.wide, b.widenAt = min(2*b.wide, maxWide), now.Add(b.retry.MaxElapsed)
+	}
+	return b.wide
+}

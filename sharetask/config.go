@@ -31,6 +31,8 @@ type Config struct {
 	Convert  Converter       // Nil leaves records as bytes.
 	Letters  DeadLetterQueue // Nil means none.
 	Metrics  Metrics         // Nil counts nothing.
+	Written  *Written        // Shared by the connector's tasks; nil makes one.
+	Turn     chan struct{}   // Capacity 1: shared by all tasks of the worker; nil for a task alone.
 	Logger   *slog.Logger    // Nil discards.
 
 	Ordered          bool // Puts keep each partition's order: a consumer group.
@@ -38,6 +40,10 @@ type Config struct {
 	Batch            BatchPolicy
 	Retry            RetryPolicy
 	Breaker          BreakerPolicy
+	Isolate          IsolatePolicy
+	CanCheck         bool          // The sink's Check asks its target.
+	HoldTimeout      time.Duration // After which first deliveries are given back in an outage; 0 means never.
+	MaxRejectRatio   float64       // Of records given up on, above which the task fails; 0 means none.
 	Tolerance        Tolerance
 	LogErrors        bool // Log each record that is dead-lettered.
 	PutTimeout       time.Duration
@@ -59,6 +65,8 @@ func (c *Config) validate() error {
 		return errors.New("bounds of open records must be at least 1")
 	case c.PutTimeout <= 0 || c.StopTimeout <= 0 || c.StartTimeout <= 0:
 		return errors.New("timeouts must be above 0")
+	case c.Isolate.Attempts < 1 || c.HoldTimeout < 0 || c.MaxRejectRatio < 0 || c.MaxRejectRatio > 1:
+		return errors.New("isolate.attempts, hold_timeout or max_ratio is out of range")
 	case c.Breaker.Failures < 1 || c.Retry.Initial <= 0 || c.Retry.Max < c.Retry.Initial:
 		return errors.New("retry and breaker policies are out of range")
 	}
@@ -72,6 +80,7 @@ type State string
 const (
 	StateUnassigned State = "UNASSIGNED" // Starting: holds nothing yet.
 	StateRunning    State = "RUNNING"
+	StatePaused     State = "PAUSED" // Holds nothing; its sinks and membership stay.
 	StateFailed     State = "FAILED" // A person must act; restarting may help.
 )
 

@@ -2,6 +2,7 @@ package sharetask
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -35,6 +36,8 @@ type fakeSource struct {
 	renewals int
 	late     []int64 // Records whose lock ran out.
 	queued   []Decision
+	again    []int64 // Released: to be handed out again first.
+	handed   int64   // Records handed out, each time counted.
 	maxOpen  int
 	stalled  bool           // Report Stalled after each run.
 	broken   map[int64]bool // Records that cannot be read.
@@ -121,6 +124,11 @@ func (f *fakeSource) step() []Event {
 					continue
 				}
 				delete(f.expires, o)
+				if d.Verdict == Release {
+					f.count[o] = max(1, f.count[o]) + 1
+					f.again = append(f.again, o)
+					continue
+				}
 				f.ended[o] = d.Verdict
 				f.order = append(f.order, o)
 			}
@@ -132,7 +140,13 @@ func (f *fakeSource) step() []Event {
 		out = append(out, ack)
 	}
 	f.queued = nil
-	n := min(f.end-f.next, f.room.Records-f.next)
+	slices.Sort(f.again)
+	for len(f.again) > 0 && f.room.Records > f.handed {
+		o := f.again[0]
+		f.again = f.again[1:]
+		out = append(out, f.deliver(o, now))
+	}
+	n := min(f.end-f.next, f.room.Records-f.handed)
 	if n <= 0 {
 		return out
 	}
@@ -156,6 +170,7 @@ func (f *fakeSource) step() []Event {
 		f.expires[f.next] = now.Add(f.lock)
 		ev.Bytes += 4
 		f.next++
+		f.handed++
 	}
 	f.inUse.Add(1)
 	ev.Free = func() {
@@ -171,6 +186,39 @@ func (f *fakeSource) step() []Event {
 		out = append(out, &Stalled{})
 	}
 	return out
+}
+
+// deliver hands out one record that was handed out before.
+func (f *fakeSource) deliver(o int64, now time.Time) *Acquired {
+	f.handed++
+	f.expires[o] = now.Add(f.lock)
+	f.maxOpen = max(f.maxOpen, len(f.expires))
+	return &Acquired{
+		TopicPartition: orders, Session: 1, Records: []pluginapi.Record{testRecord(o)}, DeliveryCounts: []int16{max(1, f.count[o])},
+		Lock: f.lock, LockedUntil: now.Add(f.lock), Bytes: 4,
+	}
+}
+
+// lose takes records away as a broken session does, and hands them out again.
+func (f *fakeSource) lose(offsets ...int64) {
+	f.mu.Lock()
+	var ranges []Range
+	for _, o := range offsets {
+		delete(f.expires, o)
+		f.count[o] = max(1, f.count[o]) + 1
+		f.again = append(f.again, o)
+		ranges = append(ranges, Range{o, o})
+	}
+	f.mu.Unlock()
+	f.events <- &Lost{TopicPartition: orders, Session: 1, Ranges: ranges, Cause: errors.New("lock lost")}
+	f.wake()
+}
+
+// open returns how many records are handed out and undecided.
+func (f *fakeSource) open() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.expires)
 }
 
 // verdicts returns how many records ended with each verdict.
@@ -192,10 +240,12 @@ func testRecord(offset int64) pluginapi.Record {
 
 // fakeSink answers what its put function says.
 type fakeSink struct {
-	put   func(ctx context.Context, batch []pluginapi.Record, results []pluginapi.Result) error
-	start func() error
-	gone  bool
-	stops atomic.Int32
+	put     func(ctx context.Context, batch []pluginapi.Record, results []pluginapi.Result) error
+	start   func() error
+	check   func() error
+	gone    bool
+	process uint64
+	stops   atomic.Int32
 }
 
 func (s *fakeSink) Start(context.Context) error {
@@ -204,9 +254,16 @@ func (s *fakeSink) Start(context.Context) error {
 	}
 	return nil
 }
-func (s *fakeSink) Check(context.Context) error { return nil }
-func (s *fakeSink) Stop(context.Context) error  { s.stops.Add(1); return nil }
-func (s *fakeSink) Gone() bool                  { return s.gone }
+
+func (s *fakeSink) Check(context.Context) error {
+	if s.check != nil {
+		return s.check()
+	}
+	return nil
+}
+func (s *fakeSink) Stop(context.Context) error { s.stops.Add(1); return nil }
+func (s *fakeSink) Gone() bool                 { return s.gone }
+func (s *fakeSink) Process() uint64            { return s.process }
 func (s *fakeSink) Put(ctx context.Context, batch []pluginapi.Record, results []pluginapi.Result) error {
 	return s.put(ctx, batch, results)
 }
@@ -254,11 +311,12 @@ func (q *fakeLetters) offsets() []int64 {
 func testConfig(src Source, sink *fakeSink) Config {
 	return Config{
 		Connector: "test", Source: src,
-		MakeSink:    func(context.Context, int) (Sink, error) { return sink, nil },
+		MakeSink:    func(context.Context, int, bool) (Sink, error) { return sink, nil },
 		Parallelism: 1,
 		Batch:       BatchPolicy{MaxRecords: 10, MaxBytes: 1 << 20, MaxWait: 50 * time.Millisecond},
 		Retry:       RetryPolicy{Initial: 300 * time.Millisecond, Max: time.Minute, MaxElapsed: 5 * time.Minute},
 		Breaker:     BreakerPolicy{Failures: 3, Max: time.Minute},
+		Isolate:     IsolatePolicy{Attempts: 3},
 		Tolerance:   ToleranceAll, PutTimeout: time.Minute, StartTimeout: time.Minute, StopTimeout: 25 * time.Second,
 		MaxDeliveryCount: 5, MaxOpenRecords: 40, MaxOpenBytes: 1 << 20,
 	}

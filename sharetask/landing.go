@@ -9,18 +9,39 @@ import (
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
-var errSourceEnded = errors.New("the source ended by itself")
+var (
+	errSourceEnded = errors.New("the source ended by itself")
+	errNoResult    = errors.New("the sink gave no result")
+)
+
+// firstErr returns a, or b where a is nil.
+func firstErr(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
 
 // landed takes a put back from its writer and decides each record's fate.
 func (t *Task) landed(p *put, now time.Time) {
 	delete(t.flying, p)
 	t.idle = append(t.idle, p.writer)
 	t.queue.done(p.spans)
-
+	if p.suspect != nil {
+		t.isolating = false
+	}
+	if p.records == 0 {
+		t.checked(p, now)
+		return
+	}
 	worked := t.verdicts(p, now)
+	if s := p.spans[0]; p.chance && s.d.slots[s.lo].state == slotWaiting { // Nothing to be confirmed.
+		t.chances.end()
+	}
 	for _, s := range p.spans {
 		t.ledger.unhold(s.d)
 	}
+	t.unblock(now)
 	if p.err != nil && needsPerson(p.err) {
 		t.fail(p.err)
 		return
@@ -28,53 +49,109 @@ func (t *Task) landed(p *put, now time.Time) {
 	t.outage(p, worked, now)
 }
 
+// checked enters a check of the target.
+func (t *Task) checked(p *put, now time.Time) {
+	switch {
+	case p.err == nil:
+		t.breaker.passed()
+	case t.stopping:
+		t.breaker.abandon()
+	case needsPerson(p.err):
+		t.fail(p.err)
+	default:
+		t.down(p.err, now)
+		t.show(now)
+	}
+}
+
 // tally is what a put's results say about the target.
 type tally struct {
 	reached   bool      // Some record was accepted or rejected by the sink.
 	throttled time.Time // The target asked for no put before.
 	err       error     // A reason of a record that was not accepted.
+	accepted  int
+	givenUp   int
 }
 
 // outage tells the breaker how the put went.
 func (t *Task) outage(p *put, w tally, now time.Time) {
 	switch {
 	case w.reached:
-		if t.breaker.open() {
-			t.log.Info("target answers again")
-		}
-		t.breaker.succeeded(now)
-		if t.failed == nil {
-			t.setStatus(StateRunning, "", nil)
-		}
+		t.reached(now)
 	case !w.throttled.IsZero():
 		t.breaker.abandon()
-	case p.sent == 0 && p.err == nil:
-		t.breaker.abandon() // Nothing left after conversion: says nothing.
-	case p.abandoned || t.stopping: // We cancelled it: says nothing.
+	case p.sent == 0 && p.err == nil: // Nothing left after conversion.
+		t.breaker.inconclusive()
+	case p.abandoned || t.stopping: // We cancelled it.
+		t.breaker.abandon()
+	case p.crashed && p.process != 0 && p.process == t.crashed: // Counted with another put that was in it.
 		t.breaker.abandon()
 	default:
-		was := t.breaker.open()
-		t.breaker.failed(now)
-		cause := p.err
-		if cause == nil {
-			cause = w.err
+		if p.crashed {
+			t.crashed = p.process
 		}
-		if t.breaker.open() && t.failed == nil {
-			t.setStatus(StateRunning, fmt.Sprintf("target unavailable: %v", cause), nil)
-			if !was {
-				t.log.Warn("target unavailable, holding records and probing", "err", cause)
-			}
-		}
+		t.down(firstErr(p.err, w.err), now)
 	}
-	if w.throttled.After(t.slowUntil) {
-		t.slowUntil = w.throttled
+	t.throttle(w)
+	t.show(now)
+}
+
+// reached enters that the target took or judged a record.
+func (t *Task) reached(now time.Time) {
+	if t.breaker.down() {
+		t.log.Info("target answers again")
 	}
+	t.breaker.succeeded(now)
+}
+
+// down enters a whole put, or a check, that failed.
+func (t *Task) down(cause error, now time.Time) {
+	was := t.breaker.down()
+	t.breaker.failed(now)
+	t.cause = cause
+	if t.breaker.down() && !was {
+		t.log.Warn("target unavailable, holding records and probing", "err", cause)
+	}
+}
+
+// throttle slows down where the target asks for less: nothing is put before it
+// allows it, half as many puts at a time then, and one more after each that
+// succeeds.
+func (t *Task) throttle(w tally) {
+	switch {
+	case !w.throttled.IsZero():
+		t.slowUntil = later(t.slowUntil, w.throttled)
+		t.window = max(1, min(t.window, len(t.flying)+1)/2)
+		t.cause = w.err
+	case w.reached && t.window < t.cfg.Parallelism:
+		t.window++
+	}
+}
+
+// show brings the status up to date.
+func (t *Task) show(now time.Time) {
+	if t.failed != nil {
+		return
+	}
+	if t.paused {
+		t.setStatus(StatePaused, "", nil)
+		return
+	}
+	degraded := ""
+	switch {
+	case t.breaker.down():
+		degraded = fmt.Sprintf("target unavailable: %v", t.cause)
+	case t.window < t.cfg.Parallelism || now.Before(t.slowUntil):
+		degraded = fmt.Sprintf("throttled by the target, %d of %d puts at a time: %v", t.window, t.cfg.Parallelism, t.cause)
+	}
+	t.setStatus(StateRunning, degraded, nil)
 }
 
 // verdicts decides every record of p, batches of equal fate at once.
 func (t *Task) verdicts(p *put, now time.Time) tally {
 	var w tally
 	var again []againSpan
+	var unknown []span
 	n, next := 0, 0 // Index of the record in the put, and in p.failures.
 	for _, s := range p.spans {
 		for i := s.lo; i < s.hi; {
@@ -84,35 +161,148 @@ func (t *Task) verdicts(p *put, now time.Time) tally {
 			}
 			if run > i {
 				w.reached = w.reached || p.sent > 0
+				w.accepted += int(run - i)
+				t.written(s.d, i, run, now)
 				t.ledger.decide(span{d: s.d, lo: i, hi: run}, Accept)
 				n += int(run - i)
 				i = run
 				continue
 			}
-			if next < len(p.failures) && p.failures[next].index == n {
+			switch r := p.result(n); {
+			case next < len(p.failures) && p.failures[next].index == n:
 				f := p.failures[next]
 				next++
 				if s.d.slots[i].state != slotDone {
 					t.giveUp(s.d, i, f.stage, "conversion failed", &pluginapi.Error{Class: pluginapi.Invalid, Message: f.err.Error()})
+					w.givenUp++
 				}
-			} else if s.d.slots[i].state != slotDone {
-				again = t.refused(p, s.d, i, p.results[n], now, &w, again)
+			case s.d.slots[i].state == slotDone: // Lost.
+			case p.doubtful(r) && !t.cfg.Ordered && !t.stopping && !t.ledger.revoking(s.d):
+				s.d.slots[i].state = slotWaiting
+				unknown = appendSpan(unknown, s.d, i)
+			default:
+				again = t.refused(p, s.d, i, r, now, &w, again)
 			}
 			n++
 			i++
 		}
 	}
-	if len(again) > 0 {
-		t.ledger.saveSurvivors(again)
-		records := 0
-		// Backwards, so that in a lane that keeps order the first is put in front last.
-		for i := len(again) - 1; i >= 0; i-- {
-			records += int(again[i].hi - again[i].lo)
-			t.queue.retry(again[i].span, again[i].at)
-		}
-		t.metrics.Retried(records)
+	if len(unknown) > 0 {
+		t.suspected(p, unknown, now, &w)
+	}
+	t.putAgain(p, again)
+	if t.ratio.add(w.accepted+w.givenUp, w.givenUp) {
+		t.fail(t.ratio.err(w.err))
 	}
 	return w
+}
+
+// result returns what is known of record n: its result, or, where the sink said
+// of the put as a whole that the target does not take it now, just that.
+func (p *put) result(n int) pluginapi.Result {
+	r := p.results[n]
+	var e *pluginapi.Error
+	if known(r) || !errors.As(p.err, &e) {
+		return r
+	}
+	switch e.Class {
+	case pluginapi.Transient, pluginapi.Throttled, pluginapi.Unavailable:
+		return pluginapi.Retried(e)
+	default:
+		return r
+	}
+}
+
+func known(r pluginapi.Result) bool {
+	return r.Outcome == pluginapi.Accept || r.Outcome == pluginapi.Retry || r.Outcome == pluginapi.Reject
+}
+
+// doubtful reports whether r leaves open what became of its record, which was
+// handed to the sink.
+func (p *put) doubtful(r pluginapi.Result) bool { return !known(r) && p.sent > 0 }
+
+// written remembers the records of d from lo to hi-1 that are written but no
+// longer ours to accept.
+func (t *Task) written(d *delivery, lo, hi int32, now time.Time) {
+	for i := lo; i < hi; i++ {
+		if d.slots[i].state == slotDone {
+			t.cfg.Written.remember(&d.Records[i], d.Lock, now)
+		}
+	}
+}
+
+// putAgain lets the records of again wait for their next put.
+func (t *Task) putAgain(p *put, again []againSpan) {
+	if len(again) == 0 {
+		return
+	}
+	records := 0
+	for _, s := range again {
+		records += int(s.hi - s.lo)
+	}
+	t.metrics.Retried(records)
+	if p.chance {
+		t.chances.add(again[0].d, again[0].lo, again[0].at)
+		return
+	}
+	t.ledger.saveSurvivors(again)
+	// Backwards, so that in a lane that keeps order the first is put in front last.
+	for i := len(again) - 1; i >= 0; i-- {
+		t.queue.retry(again[i].span, again[i].at)
+	}
+}
+
+// suspected takes records whose fate nobody can tell. Those that fail alone in
+// their sink are split; a single record is held responsible once it is clear
+// that it is not the target: a fresh sink's Check succeeded, or other records
+// did since what it was part of failed the last time.
+func (t *Task) suspected(p *put, spans []span, now time.Time, w *tally) {
+	s := &suspect{spans: spans, at: now, err: firstErr(p.err, errNoResult)}
+	for _, sp := range spans {
+		s.records += int(sp.hi - sp.lo)
+	}
+	t.metrics.Retried(s.records)
+	was := p.suspect
+	if was == nil {
+		t.suspects.put([]*suspect{s}, false)
+		return
+	}
+	s.fails, s.kills, s.failedAt = was.fails+1, was.kills, now
+	proven := p.checked || was.kills > 0 || was.proven(t.breaker.success)
+	if !proven {
+		s.at = now.Add(jitter(t.cfg.Retry.backoff(s.fails)))
+	}
+	switch {
+	case s.records > 1:
+		t.log.Debug("a record of these kills its sink, looking for it", "records", s.records, "err", s.err)
+		t.suspects.put(s.split(), proven)
+	case proven:
+		w.givenUp += t.convict(s)
+	default:
+		t.suspects.put([]*suspect{s}, false)
+	}
+}
+
+// convict holds a failure against a single record, which is given up on after
+// Attempts. It returns how many were given up on.
+func (t *Task) convict(s *suspect) int {
+	if s.kills++; s.kills < t.cfg.Isolate.Attempts {
+		t.suspects.put([]*suspect{s}, true)
+		return 0
+	}
+	d, i := s.spans[0].d, s.spans[0].lo
+	if d.slots[i].state != slotWaiting {
+		return 0
+	}
+	t.giveUp(d, i, StagePut, "kills the sink", killed(s.err))
+	return 1
+}
+
+// killed is the error of a record that killed its sink.
+func killed(err error) *pluginapi.Error {
+	e := *pluginapi.AsError(err, pluginapi.Unknown)
+	e.Message = "kills the sink: " + e.Message
+	return &e
 }
 
 // againSpan is a span to be put again at a time.
@@ -139,6 +329,17 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 		}
 	}
 	tr := d.failed(i, now)
+	if p.doubtful(r) { // In order: put again alone.
+		tr.unknown = true
+		if p.apart && (p.checked || tr.kills > 0 || t.breaker.success.After(tr.since)) {
+			tr.kills++
+		}
+		if tr.kills >= t.cfg.Isolate.Attempts {
+			w.givenUp++
+			t.giveUp(d, i, StagePut, "kills the sink", killed(firstErr(p.err, errNoResult)))
+			return again
+		}
+	}
 	act, wait, draw, cause := judge(failure{
 		result: r, attempts: tr.attempts, elapsed: now.Sub(tr.since),
 		succeeded: t.breaker.success.After(tr.since), leaving: t.ledger.revoking(d),
@@ -148,6 +349,13 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 	case actRelease:
 		t.ledger.decide(one, Release)
 	case actGiveUp:
+		if cause == causeRetries && p.records > 1 && !t.cfg.Ordered {
+			// It may have failed for another's sake: once more, alone.
+			d.slots[i].state = slotWaiting
+			t.suspects.put([]*suspect{{spans: []span{one}, records: 1, at: now}}, false)
+			return again
+		}
+		w.givenUp++
 		t.giveUp(d, i, StagePut, cause, r.Err)
 	default:
 		if draw {
@@ -236,6 +444,9 @@ func (t *Task) lettered(job *letterJob, now time.Time) {
 	for k := range job.letters {
 		l := job.letters[k]
 		if l.d.slots[l.index].state == slotDone { // Lost meanwhile.
+			if job.errs[k] == nil {
+				t.cfg.Written.remember(l.dead.Record, l.d.Lock, now)
+			}
 			t.ledger.unhold(l.d)
 			continue
 		}

@@ -1,6 +1,7 @@
 package sharetask
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -24,6 +25,7 @@ type delivery struct {
 	open     int
 	refs     int // Puts and dead letter jobs that still read Records.
 	freed    bool
+	since    time.Time // When it came.
 	troubles map[int32]*trouble
 }
 
@@ -33,6 +35,8 @@ type slot struct{ state slotState }
 // trouble is what is known of a record that failed at least once.
 type trouble struct {
 	attempts int       // Puts that did not end in Accept.
+	kills    int       // Puts of it alone whose result is unknown.
+	unknown  bool      // One of them ended without a result.
 	since    time.Time // End of the first of them.
 }
 
@@ -325,6 +329,69 @@ func (d *delivery) deliveryCount(i int32) int {
 		return 0
 	}
 	return int(d.DeliveryCounts[i])
+}
+
+// killed reports whether record i was in a put whose result is unknown.
+func (d *delivery) killed(i int32) bool { return d.troubles[i] != nil && d.troubles[i].unknown }
+
+// heldSince returns the deliveries that came, or were held through a failure at
+// from, before until.
+func (l *ledger) heldSince(from, until time.Time) []*delivery {
+	var out []*delivery
+	for _, p := range l.partitions {
+		for _, d := range p.deliveries {
+			if !later(d.since, from).After(until) {
+				out = append(out, d)
+			}
+		}
+	}
+	return out
+}
+
+// oldestFirst returns since when the delivery longest held is, from from on,
+// that has a record which may be given back; zero without one.
+func (l *ledger) oldestFirst(from time.Time) time.Time {
+	var oldest time.Time
+	for _, p := range l.partitions {
+		for _, d := range p.deliveries {
+			if at := later(d.since, from); (oldest.IsZero() || at.Before(oldest)) && d.releasable(1) {
+				oldest = at
+			}
+		}
+	}
+	return oldest
+}
+
+// releasable reports whether a record of d that was delivered at most count
+// times waits.
+func (d *delivery) releasable(count int16) bool {
+	for i := range d.slots {
+		if s := d.slots[i].state; (s == slotBuffered || s == slotWaiting) && d.DeliveryCounts != nil && d.DeliveryCounts[i] <= count {
+			return true
+		}
+	}
+	return false
+}
+
+// release gives back the waiting records of d that were delivered at most count
+// times, and returns their number.
+func (l *ledger) release(d *delivery, count int16) int {
+	n := 0
+	for i := range d.slots {
+		if s := d.slots[i].state; (s == slotBuffered || s == slotWaiting) && d.DeliveryCounts != nil && d.DeliveryCounts[i] <= count {
+			n += l.decide(span{d: d, lo: int32(i), hi: int32(i) + 1}, Release) //nolint:gosec // Of one delivery.
+		}
+	}
+	return n
+}
+
+// releaseAll gives back all that waits.
+func (l *ledger) releaseAll() {
+	for _, p := range l.partitions {
+		for _, d := range slices.Clone(p.deliveries) {
+			l.release(d, math.MaxInt16)
+		}
+	}
 }
 
 // failed notes a failed put of record i and returns what is known of it.

@@ -3,6 +3,7 @@ package sharetask
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice/pluginapi"
@@ -59,6 +60,8 @@ func (t *Task) loop(ctx context.Context) error {
 			t.landed(p, time.Now())
 		case job := <-t.letterBack:
 			t.lettered(job, time.Now())
+		case <-t.asked:
+			t.pause(t.pausing.Load())
 		case <-stop:
 			stop = nil
 			t.stopping = true
@@ -96,6 +99,11 @@ func (t *Task) drain() {
 // renew, say how much may be acquired, start puts.
 func (t *Task) work(ctx context.Context, now time.Time) {
 	t.startLetters(ctx, now)
+	if t.paused && !t.cfg.Ordered && t.failed == nil {
+		t.ledger.releaseAll()
+	} else {
+		t.giveBack(now)
+	}
 	// Decisions first: a renewal of a record that is decided is refused, and
 	// room is made by what the source was told.
 	if d := t.ledger.flush(); len(d) > 0 {
@@ -106,25 +114,51 @@ func (t *Task) work(ctx context.Context, now time.Time) {
 		t.cfg.Source.Decide(d)
 	}
 	t.request(now)
-	if !t.stopping && t.failed == nil {
-		t.dispatch(ctx, now)
+	if t.moves() {
+		t.turnAt = time.Time{}
+		switch {
+		case t.breaker.wantsCheck(now) && len(t.idle) > 0:
+			t.breaker.check()
+			t.launch(ctx, t.takeIdle(0), t.newPut(nil, 0))
+		case t.chances.due(now):
+			t.dispatchChance(ctx, now)
+		default:
+			t.dispatch(ctx, now)
+		}
 	}
 	t.metrics.Open(t.ledger.records, t.ledger.bytes)
+}
+
+// moves reports whether the task acquires and puts.
+func (t *Task) moves() bool { return !t.stopping && !t.paused && t.failed == nil }
+
+// pause begins or ends a pause.
+func (t *Task) pause(on bool) {
+	if on == t.paused {
+		return
+	}
+	t.paused = on
+	if on {
+		t.log.Info("task paused", "records", t.ledger.records)
+	} else {
+		t.log.Info("task resumed")
+	}
+	t.show(time.Now())
 }
 
 // request tells the source how much it may acquire.
 func (t *Task) request(now time.Time) {
 	var room Room
 	switch {
-	case t.stopping, t.failed != nil:
-	case t.breaker.open():
-		// With nothing held, one record is acquired to be the probe.
-		if t.ledger.records == 0 && !t.breaker.probing && !now.Before(t.breaker.probeAt) {
-			room = Room{Records: t.taken.Records + 1, Bytes: t.taken.Bytes + 1}
-		}
+	case !t.moves():
+	case t.chances.due(now): // What comes meanwhile would die with them.
 	default:
+		most := t.cfg.MaxOpenRecords
+		if t.breaker.opened {
+			most = min(most, t.breaker.room(now))
+		}
 		room = Room{
-			Records: t.taken.Records + int64(t.cfg.MaxOpenRecords-t.ledger.records),
+			Records: t.taken.Records + int64(most-t.ledger.records),
 			Bytes:   t.taken.Bytes + int64(t.cfg.MaxOpenBytes-t.ledger.bytes),
 		}
 	}
@@ -152,56 +186,110 @@ func (t *Task) sleep(now, closing time.Time) time.Duration {
 	if len(t.letters) > 0 && t.letterJob == nil {
 		earlier(t.letterAt)
 	}
-	if !t.stopping && t.failed == nil {
-		switch {
-		case t.breaker.open():
-			if !t.breaker.probing {
-				if now.Before(t.breaker.probeAt) {
-					earlier(t.breaker.probeAt)
-				}
-			}
-		case now.Before(t.slowUntil):
-			earlier(t.slowUntil)
-		default:
-			earlier(t.queue.wake(t.idle))
-		}
+	if t.moves() {
+		earlier(t.wake(now))
 	}
 	return max(0, next.Sub(now))
 }
 
-// dispatch gives idle writers what is ready to be put.
-func (t *Task) dispatch(ctx context.Context, now time.Time) {
-	probing := t.breaker.open()
-	if now.Before(t.slowUntil) && !probing {
-		return
-	}
-	if probing && (t.breaker.probing || now.Before(t.breaker.probeAt)) {
-		return
-	}
-	t.queue.due(now, probing)
-	full := t.full || probing || t.noRoom()
-	kept := t.idle[:0]
-	for _, w := range t.idle {
-		if !t.queue.ready(w.number, now, full) || !t.breaker.allow(now) {
-			kept = append(kept, w)
-			continue
+// wake returns when something could be put, or given back, by time alone; zero
+// means never.
+func (t *Task) wake(now time.Time) time.Time {
+	var times []time.Time
+	switch {
+	case t.breaker.opened && !t.breaker.ready(now):
+		if !t.breaker.probing && len(t.idle) > 0 {
+			times = append(times, t.breaker.probeAt)
 		}
-		spans, n := t.queue.take(w.number, now, t.cfg.Batch.MaxRecords)
-		if n == 0 {
-			t.breaker.abandon()
-			kept = append(kept, w)
-			continue
+	case t.chances.due(now):
+		if !t.turnAt.IsZero() {
+			times = append(times, t.turnAt)
+		} else if !t.chances.running && len(t.flying) == 0 {
+			times = append(times, t.chances.settled)
 		}
-		t.launch(ctx, w, spans, n)
+	case t.breaker.opened: // Ready: what is held has been put, or something has to come.
+		times = append(times, t.breaker.widens(t.ledger.records))
+	case now.Before(t.slowUntil):
+		times = append(times, t.slowUntil)
+	case len(t.flying) < t.window:
+		times = append(times, t.queue.wake(t.idle), t.chances.wake())
+		if !t.isolating && len(t.idle) > 0 {
+			times = append(times, t.suspects.wake())
+		}
+	default:
+		times = append(times, t.chances.wake())
 	}
-	t.idle = kept
+	times = append(times, t.nextGiveBack())
+	var next time.Time
+	for _, at := range times {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
 }
 
-// launch gives spans of n records to an idle writer.
-func (t *Task) launch(ctx context.Context, w *writer, spans []span, n int) {
-	p := &put{writer: w, spans: spans, records: n}
+// dispatch gives idle writers what is ready to be put.
+func (t *Task) dispatch(ctx context.Context, now time.Time) {
+	probing := t.breaker.opened
+	if probing && !t.breaker.ready(now) || !probing && now.Before(t.slowUntil) {
+		return
+	}
+	if !probing || t.queue.shared.records == 0 { // The probe is of what was not tried yet, if there is any.
+		t.queue.due(now, probing)
+	}
+	full := t.full || probing || t.noRoom()
+	for i := 0; i < len(t.idle) && len(t.flying) < t.window && t.breaker.mayPut(now); {
+		if !t.queue.ready(t.idle[i].number, now, full) {
+			i++
+			continue
+		}
+		spans, n := t.queue.take(t.idle[i].number, now, t.cfg.Batch.MaxRecords)
+		if n == 0 {
+			i++
+			continue
+		}
+		p := t.newPut(spans, n)
+		p.apart = n == 1 && t.cfg.Ordered && spans[0].d.killed(spans[0].lo)
+		t.breaker.allow(now)
+		t.launch(ctx, t.takeIdle(i), p)
+	}
+	t.dispatchSuspect(ctx, now)
+}
+
+// dispatchSuspect puts suspects, one put at a time so that the others go on.
+func (t *Task) dispatchSuspect(ctx context.Context, now time.Time) {
+	for len(t.idle) > 0 && !t.isolating && t.breaker.mayPut(now) {
+		s := t.suspects.next(now, t.breaker.opened)
+		if s == nil {
+			return
+		}
+		if !s.claim() {
+			continue
+		}
+		p := t.newPut(s.spans, s.records)
+		p.suspect, p.apart = s, true
+		t.breaker.allow(now)
+		t.isolating = true
+		t.launch(ctx, t.takeIdle(len(t.idle)-1), p)
+	}
+}
+
+// takeIdle takes the idle writer at i.
+func (t *Task) takeIdle(i int) *writer {
+	w := t.idle[i]
+	t.idle = slices.Delete(t.idle, i, i+1)
+	return w
+}
+
+// newPut returns a put of spans of n records.
+func (t *Task) newPut(spans []span, n int) *put { return &put{spans: spans, records: n} }
+
+// launch gives a put to a writer that is no longer idle.
+func (t *Task) launch(ctx context.Context, w *writer, p *put) {
+	p.writer = w
 	p.ctx, p.cancel = context.WithCancel(ctx)
-	for _, s := range spans {
+	for _, s := range p.spans {
 		t.ledger.hold(s.d)
 	}
 	t.flying[p] = struct{}{}
@@ -217,6 +305,8 @@ func (t *Task) event(ev Event) {
 		t.metrics.Acknowledged(ev.Verdict, count(ev.Ranges))
 		if ev.Verdict == Renew {
 			t.ledger.renewed(ev)
+		} else {
+			t.chances.confirmed(ev.TopicPartition, ev.Session, ev.Ranges)
 		}
 	case *Lost:
 		t.lost(ev)
@@ -236,28 +326,91 @@ func count(ranges []Range) int {
 	return int(n)
 }
 
-// acquired enters new records. One delivered too often is not put again.
+// acquired enters new records. What is still in a put from before it was lost
+// waits for what becomes of it there.
 func (t *Task) acquired(ev *Acquired) {
 	t.metrics.Acquired(len(ev.Records))
 	t.taken.Records += int64(len(ev.Records))
 	t.taken.Bytes += int64(ev.Bytes)
 	now := time.Now()
 	d := t.ledger.acquire(ev)
-	if ev.Unreadable != nil {
-		cause := &pluginapi.Error{Class: pluginapi.Invalid, Code: "unreadable", Message: ev.Unreadable.Error()}
-		for i := range d.slots {
-			t.giveUp(d, int32(i), StageConsume, "unreadable", cause)
-		}
+	d.since = now
+	if t.putting(d) {
+		t.blocked = append(t.blocked, d)
 		return
 	}
-	if limit := t.cfg.MaxDeliveryCount; limit > 0 {
-		for i := range d.DeliveryCounts {
-			if int(d.DeliveryCounts[i]) > limit {
-				t.giveUp(d, int32(i), StagePut, "deliveries exhausted", nil)
+	t.enter(d, now)
+}
+
+// putting reports whether an older delivery of a record of d is in a put.
+func (t *Task) putting(d *delivery) bool {
+	first, last := d.Records[0].Offset, d.Records[len(d.Records)-1].Offset
+	for p := range t.flying {
+		for _, s := range p.spans {
+			if s.d != d && s.d.TopicPartition == d.TopicPartition &&
+				s.d.Records[s.lo].Offset <= last && s.d.Records[s.hi-1].Offset >= first {
+				return true
 			}
 		}
 	}
-	t.queue.push(d, now)
+	return false
+}
+
+// unblock enters the deliveries that need wait no more.
+func (t *Task) unblock(now time.Time) {
+	blocked := t.blocked
+	t.blocked = nil
+	for _, d := range blocked {
+		switch {
+		case d.open == 0: // Lost meanwhile.
+		case t.putting(d):
+			t.blocked = append(t.blocked, d)
+		default:
+			t.enter(d, now)
+		}
+	}
+}
+
+// enter decides what is to become of a delivery's records. One that was written
+// before it was lost is accepted; one delivered too often is not put again.
+func (t *Task) enter(d *delivery, now time.Time) {
+	if d.Unreadable != nil {
+		cause := &pluginapi.Error{Class: pluginapi.Invalid, Code: "unreadable", Message: d.Unreadable.Error()}
+		for i := range d.slots {
+			if d.slots[i].state == slotBuffered {
+				t.giveUp(d, int32(i), StageConsume, "unreadable", cause)
+			}
+		}
+		return
+	}
+	if !t.cfg.Written.empty(now) {
+		for i := range d.slots {
+			if t.cfg.Written.has(&d.Records[i], now) {
+				t.ledger.decide(span{d: d, lo: int32(i), hi: int32(i) + 1}, Accept)
+			}
+		}
+	}
+	if t.cfg.MaxDeliveryCount > 0 {
+		for i := range d.DeliveryCounts {
+			t.delivered(d, int32(i), int(d.DeliveryCounts[i]), now)
+		}
+	}
+	if d.open > 0 {
+		t.queue.push(d, now)
+	}
+}
+
+// delivered looks at how often record i of d was delivered.
+func (t *Task) delivered(d *delivery, i int32, count int, now time.Time) {
+	switch {
+	case count <= 1 || d.slots[i].state != slotBuffered:
+	case count > t.cfg.MaxDeliveryCount:
+		t.giveUp(d, i, StagePut, "deliveries exhausted", nil)
+	case t.chances.wants(count):
+		d.slots[i].state = slotWaiting
+		t.chances.add(d, i, now)
+		t.chances.settled = now.Add(settleTime)
+	}
 }
 
 // lost enters records that are no longer ours, and cancels puts that have no
@@ -275,13 +428,46 @@ func (t *Task) lost(ev *Lost) {
 			p.cancel()
 		}
 	}
+	t.chances.confirmed(ev.TopicPartition, ev.Session, ev.Ranges)
 	if ev.Ranges == nil {
 		t.queue.forget(ev.TopicPartition)
 	}
 }
 
-// open reports whether any of the put's records is still ours.
+// giveBack releases, in an outage, what is held for long on its first delivery:
+// this worker alone may not reach the target, and the group's window is full of
+// what it holds. A later delivery is held, since each release spends one.
+func (t *Task) giveBack(now time.Time) {
+	if at := t.nextGiveBack(); at.IsZero() || now.Before(at) {
+		return
+	}
+	n := 0
+	for _, d := range t.ledger.heldSince(t.breaker.since, now.Add(-t.cfg.HoldTimeout)) {
+		n += t.ledger.release(d, 1)
+	}
+	if n > 0 {
+		t.log.Info("records given back, the target is down for long", "records", n, "hold_timeout", t.cfg.HoldTimeout.String())
+	}
+}
+
+// nextGiveBack returns when the next record is to be given back; zero means
+// never.
+func (t *Task) nextGiveBack() time.Time {
+	if t.cfg.HoldTimeout == 0 || t.cfg.Ordered || !t.breaker.opened || t.breaker.since.IsZero() || t.stopping || t.failed != nil {
+		return time.Time{}
+	}
+	since := t.ledger.oldestFirst(t.breaker.since)
+	if since.IsZero() {
+		return since
+	}
+	return since.Add(t.cfg.HoldTimeout)
+}
+
+// open reports whether any of the put's records is still ours, or it is a check.
 func (p *put) open() bool {
+	if p.records == 0 {
+		return true
+	}
 	for _, s := range p.spans {
 		if s.open(slotPutting) {
 			return true

@@ -225,6 +225,9 @@ func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int
 				s.d.slots[s.lo].state = slotPutting
 				s.lo++
 				records++
+				if alone && s.d.killed(s.lo-1) {
+					break // It may be the one of its neighbours that kills the sink.
+				}
 			}
 			if s.lo > first {
 				spans = append(spans, span{d: s.d, lo: first, hi: s.lo})

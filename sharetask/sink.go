@@ -25,14 +25,19 @@ type Sink interface {
 	// Stop stops the sink and releases it.
 	Stop(ctx context.Context) error
 
+	// Process numbers the process the sink lives in, so that a crash that
+	// several share is counted once. A sink that shares its fate with no other
+	// has a number of its own.
+	Process() uint64
+
 	// Gone reports that the instance is unusable (crashed, timed out,
 	// trapped) and a new one must be made. Stop is still to be called.
 	Gone() bool
 }
 
-// SinkMaker makes the sink of writer number writer. It may block to start a
-// process.
-type SinkMaker func(ctx context.Context, writer int) (Sink, error)
+// SinkMaker makes the sink of writer number writer; one that is apart shares its
+// process with no other. It may block to start a process.
+type SinkMaker func(ctx context.Context, writer int, apart bool) (Sink, error)
 
 // Converter turns a record's bytes into what the connector's sink gets. It
 // must not change its argument's slices. It is called from several goroutines.

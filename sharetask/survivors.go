@@ -40,7 +40,7 @@ func (l *ledger) detach(d *delivery, spans []againSpan, bytes int) {
 	if d.DeliveryCounts != nil {
 		ev.DeliveryCounts = make([]int16, 0, n)
 	}
-	own := &delivery{Acquired: &ev, slots: make([]slot, 0, n), open: n}
+	own := &delivery{Acquired: &ev, slots: make([]slot, 0, n), open: n, since: d.since}
 	c := copier{make([]byte, 0, bytes)}
 	for k := range spans {
 		s := &spans[k]

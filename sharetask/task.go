@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice/pluginapi"
@@ -21,22 +22,35 @@ type Task struct {
 	mu     sync.Mutex
 	status Status // Guarded by mu.
 
+	pausing atomic.Bool   // What is asked for.
+	asked   chan struct{} // Capacity 1: pausing has changed.
+
 	// All below is owned by Run's goroutine.
-	ledger  *ledger
-	queue   *queue
-	breaker breaker
-	writers []*writer
-	idle    []*writer
-	done    chan *put
-	flying  map[*put]struct{}
+	ledger    *ledger
+	queue     *queue
+	suspects  suspects
+	chances   lastChances
+	breaker   breaker
+	writers   []*writer
+	idle      []*writer
+	done      chan *put
+	flying    map[*put]struct{}
+	isolating bool        // A suspect is being put.
+	blocked   []*delivery // Their records may be in a put from before they were lost.
+	window    int         // Puts at a time: fewer than writers while the target asks for less.
+	cause     error       // Why the task makes no progress, if it does not.
+	crashed   uint64      // The last process whose crash was counted.
+	ratio     ratio       // Of records given up on.
 
 	letters    []letter        // To be written.
 	letterJob  *letterJob      // Being written, one at a time.
 	letterBack chan *letterJob // Capacity 1.
 	letterAt   time.Time       // No write before: the queue refused the last.
 
+	paused    bool
 	full      bool      // The source said that nothing comes until something is decided.
 	slowUntil time.Time // Throttled: no put before.
+	turnAt    time.Time // Another task's last chance is waited for.
 	stopping  bool
 	stopBy    time.Time // Stopping: when all must be over.
 	failed    error
@@ -59,20 +73,30 @@ func New(cfg Config) (*Task, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Written == nil {
+		cfg.Written = NewWritten()
+	}
 	t := &Task{
 		cfg: cfg, metrics: cfg.Metrics, log: cfg.Logger,
 		status:     Status{State: StateUnassigned, Since: time.Now()},
 		ledger:     newLedger(),
 		queue:      newQueue(cfg.Batch, cfg.Ordered, cfg.Parallelism),
 		breaker:    breaker{policy: cfg.Breaker, retry: cfg.Retry},
+		chances:    lastChances{limit: cfg.MaxDeliveryCount, turn: cfg.Turn},
+		ratio:      ratio{most: cfg.MaxRejectRatio},
+		window:     cfg.Parallelism,
 		done:       make(chan *put, cfg.Parallelism),
 		flying:     map[*put]struct{}{},
 		letterBack: make(chan *letterJob, 1),
+		asked:      make(chan struct{}, 1),
 	}
 	for i := range cfg.Parallelism {
+		place := func(apart bool) seat {
+			return seat{log: cfg.Logger, make: func(ctx context.Context) (Sink, error) { return cfg.MakeSink(ctx, i, apart) }}
+		}
 		t.writers = append(t.writers, &writer{
-			number: i, make: cfg.MakeSink, convert: cfg.Convert, metrics: cfg.Metrics,
-			log: cfg.Logger, timeout: cfg.PutTimeout, puts: make(chan *put, 1),
+			number: i, own: place(false), apart: place(true), convert: cfg.Convert, metrics: cfg.Metrics,
+			timeout: cfg.PutTimeout, canCheck: cfg.CanCheck, puts: make(chan *put, 1),
 		})
 	}
 	return t, nil
@@ -84,6 +108,23 @@ func (t *Task) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.status
+}
+
+// Pause makes the task hold nothing: it acquires and puts nothing more, lets
+// puts in flight end, and, in a share group, gives back what it holds, which
+// spends a delivery of each record. Its sinks and its membership stay. A task
+// that has failed stays FAILED. It does not block, also before Run.
+func (t *Task) Pause() { t.ask(true) }
+
+// Resume ends a pause. It does not block.
+func (t *Task) Resume() { t.ask(false) }
+
+func (t *Task) ask(pause bool) {
+	t.pausing.Store(pause)
+	select {
+	case t.asked <- struct{}{}:
+	default:
+	}
 }
 
 func (t *Task) setStatus(s State, degraded string, err error) {
@@ -113,7 +154,8 @@ func (t *Task) Run(ctx context.Context) error {
 	if err := t.start(ctx); err != nil {
 		return t.startFailed(ctx, err)
 	}
-	t.setStatus(StateRunning, "", nil)
+	t.paused = t.pausing.Load()
+	t.show(time.Now())
 	t.log.Info("task started", "writers", len(t.writers))
 
 	var writers sync.WaitGroup
@@ -149,15 +191,18 @@ func (t *Task) start(ctx context.Context) error {
 	errs := make([]error, len(t.writers))
 	var wg sync.WaitGroup
 	for i, w := range t.writers {
-		wg.Go(func() { errs[i] = w.ensure(startCtx) })
+		wg.Go(func() { errs[i] = w.own.ensure(startCtx) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	// One sink's answer is enough: they have the same settings.
-	if err := t.writers[0].sink.Check(startCtx); err != nil {
+	if err := t.writers[0].own.sink.Check(startCtx); err != nil {
 		return fmt.Errorf("check sink: %w", err)
+	}
+	if !t.cfg.Ordered {
+		t.breaker.begin(time.Now())
 	}
 	if err := t.cfg.Source.Start(ctx); err != nil {
 		return fmt.Errorf("join group: %w", err)

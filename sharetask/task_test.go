@@ -274,7 +274,7 @@ func TestUnknownResultsArePutAgainOnANewSink(t *testing.T) {
 		src := newFakeSource(30, 15*time.Second)
 		made := 0
 		cfg := testConfig(src, nil)
-		cfg.MakeSink = func(context.Context, int) (Sink, error) {
+		cfg.MakeSink = func(context.Context, int, bool) (Sink, error) {
 			made++
 			n := made
 			s := &fakeSink{}
@@ -351,12 +351,12 @@ func TestStopWaitsForPutsInFlightAndThenCancelsThem(t *testing.T) {
 		want  int
 		until time.Duration
 	}{
-		{"ends in time", 10 * time.Second, 10, 10 * time.Second},
+		{"ends in time", 10 * time.Second, 1, 10 * time.Second},
 		{"hangs", time.Hour, 0, 20 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				src := newFakeSource(10, 30*time.Second)
+				src := newFakeSource(1, 30*time.Second)
 				started := make(chan struct{})
 				sink := &fakeSink{put: func(ctx context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
 					close(started)

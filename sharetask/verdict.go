@@ -42,6 +42,9 @@ const (
 	actRelease                   // Given back: there is no time left to put it again.
 )
 
+// causeRetries is the cause of a record that was retried for long enough.
+const causeRetries = "retries exhausted"
+
 // failure is all that decides about a record that was not accepted.
 type failure struct {
 	result    pluginapi.Result
@@ -80,7 +83,7 @@ func judge(f failure, p RetryPolicy) (act action, wait time.Duration, draw bool,
 	// Only a transient failure can be the record's own: a target that is down
 	// or asks for less says nothing about it, and neither does a crash.
 	if class == pluginapi.Transient && f.succeeded && f.elapsed >= p.MaxElapsed {
-		return actGiveUp, 0, false, "retries exhausted"
+		return actGiveUp, 0, false, causeRetries
 	}
 	if after > 0 {
 		return actRetry, min(after, p.Max), false, ""

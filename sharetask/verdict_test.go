@@ -46,46 +46,98 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func testBreaker() breaker {
+	return breaker{policy: BreakerPolicy{Failures: 3, Max: time.Minute}, retry: RetryPolicy{Initial: time.Second, Max: time.Hour, MaxElapsed: 5 * time.Minute}}
+}
+
 func TestBreaker(t *testing.T) {
 	now := time.Unix(1000, 0)
-	b := breaker{policy: BreakerPolicy{Failures: 3, Max: time.Minute}, retry: RetryPolicy{Initial: time.Second, Max: time.Hour}}
+	b := testBreaker()
 	b.failed(now)
 	b.failed(now)
 	b.succeeded(now)
 	b.failed(now)
 	b.failed(now)
-	if b.open() {
+	if b.opened {
 		t.Fatal("open after two failures in a row, want three")
 	}
 	b.failed(now)
-	if !b.open() || b.allow(now) {
-		t.Fatal("want open, and no put before the probe")
+	if !b.opened || !b.down() || b.allow(now) || b.room(now) != 0 {
+		t.Fatal("want open, and no put and no room before the probe")
 	}
 	for i := range 20 { // Each probe fails; no wait is longer than Max.
 		if wait := b.probeAt.Sub(now); wait <= 0 || wait > time.Minute+1 {
 			t.Fatalf("probe %d after %s", i, wait)
 		}
 		now = b.probeAt
-		if !b.allow(now) {
-			t.Fatal("want the probe allowed at its time")
+		if !b.wantsCheck(now) || b.allow(now) || b.room(now) != 0 {
+			t.Fatal("want a check before the probe")
 		}
-		if b.allow(now) {
-			t.Fatal("want one probe at a time")
+		b.check()
+		if b.wantsCheck(now) {
+			t.Fatal("want one check at a time")
 		}
 		at := b.probeAt
-		b.failed(now)
+		if i%2 == 0 { // It fails.
+			b.failed(now)
+		} else {
+			b.passed()
+			if b.room(now) == 0 || !b.allow(now) {
+				t.Fatal("want the probe allowed once the check passed")
+			}
+			if b.allow(now) || b.room(now) != 0 {
+				t.Fatal("want one probe at a time")
+			}
+			b.failed(now)
+		}
 		if !b.probeAt.After(at) {
-			t.Fatal("a failed probe must wait for the next")
+			t.Fatal("what failed must wait for the next")
 		}
 	}
 	now = b.probeAt
+	b.check()
+	b.passed()
 	b.allow(now)
 	b.abandon()
 	if !b.allow(now) {
 		t.Fatal("an unused probe must be there again")
 	}
 	b.succeeded(now)
-	if b.open() || !b.allow(now) {
+	if b.opened || !b.allow(now) {
 		t.Fatal("want closed after a success")
+	}
+}
+
+// TestBreakerWidens: one record that fails by itself is not taken for an outage
+// for ever: more is let in to compare it with.
+func TestBreakerWidens(t *testing.T) {
+	now := time.Unix(1000, 0)
+	b := testBreaker()
+	b.begin(now)
+	if b.down() || b.room(now) != 1 {
+		t.Fatalf("at the start room is %d, want 1 and no outage", b.room(now))
+	}
+	b.allow(now)
+	b.inconclusive()
+	if b.room(now) != 2 {
+		t.Errorf("after a probe that says nothing room is %d, want 2", b.room(now))
+	}
+	b = testBreaker()
+	b.begin(now)
+	var rooms []int
+	for range 60 {
+		b.allow(now)
+		b.failed(now)
+		now = b.probeAt
+		if b.wantsCheck(now) {
+			b.check()
+			b.passed()
+		}
+		if n := b.room(now); len(rooms) == 0 || rooms[len(rooms)-1] != n {
+			rooms = append(rooms, n)
+		}
+	}
+	if len(rooms) < 3 || rooms[0] != 1 || rooms[1] != 2 || rooms[2] != 4 {
+		t.Errorf("room was %v, want it to double every max_elapsed", rooms)
 	}
 }

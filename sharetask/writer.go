@@ -10,11 +10,15 @@ import (
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
-// put is one batch on its way through a writer and back.
+// put is one batch on its way through a writer and back. Without records it is
+// a check of the target.
 type put struct {
 	writer  *writer
 	spans   []span
 	records int
+	suspect *suspect // What it puts is one: by a sink that is apart.
+	apart   bool     // Put by a sink that is apart.
+	chance  bool     // Its record is at its last chance.
 	// ctx bounds the writer's work on this put; cancel ends it early, when all
 	// its records are lost or a stop has no more time for it.
 	ctx    context.Context
@@ -28,7 +32,10 @@ type put struct {
 	err      error              // What Put returned, or why it was not called.
 	putAt    time.Time
 	took     time.Duration
-	sent     int // Records handed to the sink.
+	sent     int    // Records handed to the sink.
+	process  uint64 // The sink's.
+	crashed  bool   // The sink is gone by itself: it was not that its time was over.
+	checked  bool   // It crashed a sink that was apart, and a fresh one's Check succeeded.
 }
 
 // stageFailure is a record that failed before the sink saw it.
@@ -38,24 +45,33 @@ type stageFailure struct {
 	err   error
 }
 
-// writer owns one sink and calls it from its goroutine.
+// writer owns one sink and calls it from its goroutine, and for suspects
+// another one that is apart.
 type writer struct {
-	number  int
-	make    SinkMaker
-	convert Converter // Nil: bytes as they are.
-	metrics Metrics
-	log     *slog.Logger
-	timeout time.Duration // put_timeout.
+	number   int
+	convert  Converter // Nil: bytes as they are.
+	metrics  Metrics
+	timeout  time.Duration // put_timeout.
+	canCheck bool          // Check asks the target.
 
 	puts chan *put // Closed to stop.
 
 	// Owned by the writer's goroutine.
-	sink    Sink
-	started bool
+	own     seat
+	apart   seat
 	batch   []pluginapi.Record
 	results []pluginapi.Result
 	sent    []pluginapi.Result
 	index   []int
+}
+
+// seat is the place of a sink, which is made anew when it is gone.
+type seat struct {
+	make func(ctx context.Context) (Sink, error)
+	log  *slog.Logger
+
+	sink    Sink
+	started bool
 }
 
 // sinkStartError is the error of a sink that could not be made or started.
@@ -68,45 +84,48 @@ func (e *sinkStartError) Error() string { return fmt.Sprintf("start sink: %v", e
 func (e *sinkStartError) Unwrap() error { return e.err }
 
 // ensure makes and starts the sink where there is none, or the old one is gone.
-func (w *writer) ensure(ctx context.Context) error {
-	if w.sink != nil && w.sink.Gone() {
-		if err := w.sink.Stop(ctx); err != nil {
-			w.log.Debug("stop of a sink that was gone", "writer", w.number, "err", err)
+func (s *seat) ensure(ctx context.Context) error {
+	if s.sink != nil && s.sink.Gone() {
+		if err := s.stop(ctx); err != nil {
+			s.log.Debug("stop of a sink that was gone", "err", err)
 		}
-		w.sink, w.started = nil, false
 	}
-	if w.sink == nil {
-		s, err := w.make(ctx, w.number)
+	if s.sink == nil {
+		sink, err := s.make(ctx)
 		if err != nil {
 			return &sinkStartError{err}
 		}
-		w.sink = s
+		s.sink = sink
 	}
-	if w.started {
+	if s.started {
 		return nil
 	}
-	if err := w.sink.Start(ctx); err != nil {
+	if err := s.sink.Start(ctx); err != nil {
 		// Stop is called once even if Start failed, and a sink is started once:
 		// the next try gets a new one.
 		err = &sinkStartError{err}
-		if serr := w.sink.Stop(ctx); serr != nil {
+		if serr := s.stop(ctx); serr != nil {
 			err = errors.Join(err, fmt.Errorf("stop sink: %w", serr))
 		}
-		w.sink = nil
 		return err
 	}
-	w.started = true
+	s.started = true
 	return nil
 }
 
 // stop stops the sink.
-func (w *writer) stop(ctx context.Context) error {
-	if w.sink == nil {
+func (s *seat) stop(ctx context.Context) error {
+	if s.sink == nil {
 		return nil
 	}
-	err := w.sink.Stop(ctx)
-	w.sink, w.started = nil, false
+	err := s.sink.Stop(ctx)
+	s.sink, s.started = nil, false
 	return err
+}
+
+// stop stops the writer's sinks.
+func (w *writer) stop(ctx context.Context) error {
+	return errors.Join(w.own.stop(ctx), w.apart.stop(ctx))
 }
 
 // run executes puts until the channel is closed. Each ends in done.
@@ -122,8 +141,22 @@ func (w *writer) run(done chan<- *put) {
 // must be given up.
 func (w *writer) put(ctx context.Context, p *put) {
 	p.putAt = time.Now()
+	at := &w.own
+	if p.apart {
+		at = &w.apart
+	} else if err := w.apart.stop(ctx); err != nil { // Its suspects are through.
+		w.apart.log.Debug("stop of a sink that was apart", "err", err)
+	}
 	p.results = grown(&w.results, p.records)
-	if p.err = w.ensure(ctx); p.err != nil {
+	if p.err = at.ensure(ctx); p.err != nil {
+		return
+	}
+	if p.records == 0 {
+		checkCtx, cancel := context.WithTimeout(ctx, w.timeout)
+		defer cancel()
+		if p.err = at.sink.Check(checkCtx); p.err != nil {
+			p.err = fmt.Errorf("check sink: %w", p.err)
+		}
 		return
 	}
 	batch, sent := w.prepare(p)
@@ -131,19 +164,27 @@ func (w *writer) put(ctx context.Context, p *put) {
 	if len(batch) == 0 {
 		return
 	}
+	p.process = at.sink.Process()
 	putCtx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	p.putAt = time.Now()
-	p.err = w.sink.Put(putCtx, batch, sent)
+	p.err = at.sink.Put(putCtx, batch, sent)
 	p.took = time.Since(p.putAt)
 	w.metrics.Put(len(batch), p.took, p.err != nil)
-	if w.sink.Gone() {
+	if at.sink.Gone() {
 		w.batch = nil // The sink may still be reading it.
+		p.crashed = putCtx.Err() == nil
 	}
 	if w.index != nil {
 		for i, r := range sent {
 			p.results[w.index[i]] = r
 		}
+	}
+	if p.crashed && p.apart && w.canCheck {
+		// Whether it was the records or the target: the target tells.
+		checkCtx, cancel := context.WithTimeout(ctx, w.timeout)
+		defer cancel()
+		p.checked = at.ensure(checkCtx) == nil && at.sink.Check(checkCtx) == nil
 	}
 }
 

@@ -203,6 +203,7 @@ func (l *loader) connector(b *rawBlock, name string, spec *blockSpec, s *scope, 
 			AcquisitionLockTimeout: get[time.Duration](n, "share", "acquisition_lock_timeout"),
 			MaxDeliveryCount:       int(get[int64](n, "share", "max_delivery_count")),
 			MaxRecordLocks:         int(get[int64](n, "share", "max_record_locks")),
+			HoldTimeout:            get[time.Duration](n, "share", "hold_timeout"),
 		},
 		Consumer: Consumer{
 			SessionTimeout:   get[time.Duration](n, "consumer", "session_timeout"),
@@ -223,6 +224,7 @@ func (l *loader) connector(b *rawBlock, name string, spec *blockSpec, s *scope, 
 			Failures: int(get[int64](n, "breaker", "failures")),
 			Max:      get[time.Duration](n, "breaker", "max"),
 		},
+		Isolate: Isolate{Attempts: int(get[int64](n, "isolate", "attempts"))},
 		Errors: Errors{
 			Tolerance: get[string](n, "errors", "tolerance"),
 			Log:       get[bool](n, "errors", "log"),
@@ -244,6 +246,8 @@ func (l *loader) connector(b *rawBlock, name string, spec *blockSpec, s *scope, 
 			Topic:             get[string](n, "dead_letter_queue", "topic"),
 			Partitions:        int(get[int64](n, "dead_letter_queue", "partitions")),
 			ReplicationFactor: int(get[int64](n, "dead_letter_queue", "replication_factor")),
+			MaxRatio:          get[float64](n, "dead_letter_queue", "max_ratio"),
+			Net:               get[bool](n, "dead_letter_queue", "net"),
 		}
 	}
 	c.fillDependent(&cfg.Worker)

@@ -184,6 +184,7 @@ type Connector struct {
 	Batch           Batch
 	Retry           Retry
 	Breaker         Breaker
+	Isolate         Isolate
 	DeadLetterQueue *DeadLetterQueue // Nil means none.
 	Errors          Errors
 
@@ -236,6 +237,7 @@ type Share struct {
 	AcquisitionLockTimeout time.Duration
 	MaxDeliveryCount       int
 	MaxRecordLocks         int
+	HoldTimeout            time.Duration
 }
 
 // Consumer holds the settings of a classic consumer group.
@@ -265,11 +267,18 @@ type Breaker struct {
 	Max      time.Duration
 }
 
+// Isolate says how a record that kills its sink is found.
+type Isolate struct {
+	Attempts int // Of a single record.
+}
+
 // DeadLetterQueue is where records go that were given up on.
 type DeadLetterQueue struct {
 	Topic             string
 	Partitions        int // 0 means as many as the source topic.
 	ReplicationFactor int // -1 means the broker's default.
+	MaxRatio          float64
+	Net               bool
 }
 
 // Errors says what happens to a record that cannot be written.
@@ -296,6 +305,7 @@ func (c *Connector) MarshalJSON() ([]byte, error) {
 		Batch                  Batch
 		Retry                  Retry
 		Breaker                Breaker
+		Isolate                Isolate
 		DeadLetterQueue        *DeadLetterQueue
 		Errors                 Errors
 		Key, Value, Header     string
@@ -307,7 +317,7 @@ func (c *Connector) MarshalJSON() ([]byte, error) {
 		Tasks: c.Tasks, Parallelism: c.Parallelism, PutTimeout: c.PutTimeout.String(),
 		GroupProtocol: c.GroupProtocol, GroupID: c.GroupID, AutoOffsetReset: c.AutoOffsetReset,
 		IsolationLevel: c.IsolationLevel, DeliverySemantics: c.DeliverySemantics,
-		Share: c.Share, Consumer: c.Consumer, Batch: c.Batch, Retry: c.Retry, Breaker: c.Breaker,
+		Share: c.Share, Consumer: c.Consumer, Batch: c.Batch, Retry: c.Retry, Breaker: c.Breaker, Isolate: c.Isolate,
 		DeadLetterQueue: c.DeadLetterQueue, Errors: c.Errors,
 		Key: c.Key.Name, Value: c.Value.Name, Header: c.Header.Name, Config: c.Config, Usable: c.Usable,
 	}

@@ -133,7 +133,7 @@ func connectorSpec() blockSpec {
 		blocks: append([]blockSpec{
 			shareSpec(), consumerSpec(), batchSpec(), retrySpec(),
 			breakerSpec(),
-			{name: "isolate", open: true, help: "Tunes how a record that kills its sink is found.", refuse: notYet + " Remove the block."},
+			isolateSpec(),
 			deadLetterQueueSpec(),
 			{name: "errors", help: "What happens to a record that cannot be written.", settings: []setting{
 				{name: "tolerance", kind: kindString, allowed: []string{"all", "none"}, defText: `"all" with a dead letter queue, else "none"`, help: "`all` goes on after such a record, `none` fails the task.", properties: []property{{name: "errors.tolerance"}}},
@@ -153,7 +153,7 @@ func shareSpec() blockSpec {
 		{name: "acquisition_lock_timeout", kind: kindDuration, def: 30 * time.Second, min: limitDuration(time.Second), max: limitDuration(time.Hour), help: "How long the broker locks a record for us; renewed while we hold it. Brokers take 15s to 60s unless told otherwise.", properties: []property{{name: "share.acquisition.lock.timeout.ms", convert: fromMillis}}},
 		{name: "max_delivery_count", kind: kindInt, def: int64(5), min: limit(1), max: limit(8), help: "Deliveries after which a record goes to the dead letter queue. The broker's own limit, 10 by default, leaves a margin of two for crashes.", properties: []property{{name: "share.max.delivery.count"}}},
 		{name: "max_record_locks", kind: kindInt, def: int64(2000), min: limit(100), max: limit(10000), help: "Records of a partition that may be open at once, for the whole group. Brokers take at most 4000 unless told otherwise."},
-		{name: "hold_timeout", kind: kindDuration, def: 2 * time.Minute, help: "How long records are held in an outage.", refuse: notYet + " Remove the setting."},
+		{name: "hold_timeout", kind: kindDuration, def: 2 * time.Minute, min: limitDuration(time.Second), max: limitDuration(24 * time.Hour), help: "In an outage of the target: how long records on their first delivery are held before they are given back, once, for other workers to try."},
 	}}
 }
 
@@ -190,13 +190,19 @@ func breakerSpec() blockSpec {
 	}}
 }
 
+func isolateSpec() blockSpec {
+	return blockSpec{name: "isolate", help: "How a record that kills or hangs its sink is found: what was in the put is put again by a sink in a process of its own, and split.", settings: []setting{
+		{name: "attempts", kind: kindInt, def: int64(3), min: limit(1), max: limit(100), help: "Times a single record must kill its sink, alone in it, before it is given up on."},
+	}}
+}
+
 func deadLetterQueueSpec() blockSpec {
 	return blockSpec{name: "dead_letter_queue", help: "A topic for records that were given up on. Without it they fail the task, or with `errors.tolerance = \"all\"` are logged and gone.", settings: []setting{
 		{name: "topic", kind: kindString, required: true, help: "The topic; made if missing.", properties: []property{{name: "errors.deadletterqueue.topic.name"}}},
 		{name: "partitions", kind: kindInt, min: limit(1), max: limit(100_000), defText: "as the source topic", help: "Partitions of a topic that is made."},
 		{name: "replication_factor", kind: kindInt, def: int64(-1), min: limit(-1), max: limit(32767), help: "Replicas of a topic that is made; -1 is the broker's default.", properties: []property{{name: "errors.deadletterqueue.topic.replication.factor"}}},
-		{name: "max_ratio", kind: kindString, help: "Pauses a connector that rejects too much.", refuse: notYet + " Remove the setting."},
-		{name: "net", kind: kindBool, help: "Sets the topic as the group's own too (KIP-1191).", refuse: notYet + " Remove the setting."},
+		{name: "max_ratio", kind: kindRatio, def: 0.5, help: "Share of 1,000 records given up on above which the connector fails instead of emptying its topic into the queue; 0 is off."},
+		{name: "net", kind: kindBool, def: true, help: "In a share group: sets the topic as the group's own too (KIP-1191), for records the broker itself gives up on."},
 		{name: "broker", kind: kindBool, help: "Leaves dead letters to the broker alone (KIP-1191).", refuse: notYet + " Remove the setting: the host writes dead letters itself."},
 	}}
 }

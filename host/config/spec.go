@@ -14,6 +14,7 @@ const (
 	kindString    kind = iota + 1
 	kindBool           // bool
 	kindInt            // int64
+	kindRatio          // float64, from 0 to 1
 	kindDuration       // time.Duration, written "250ms"
 	kindSize           // int64 bytes, written "8MiB"
 	kindStrings        // []string
@@ -33,6 +34,8 @@ func (k kind) describe() string {
 		return `true or false`
 	case kindInt:
 		return `a whole number`
+	case kindRatio:
+		return `a number from 0 to 1, such as 0.5`
 	case kindDuration:
 		return `a duration with its unit, such as "250ms", "30s" or "5m"`
 	case kindSize:
@@ -61,6 +64,8 @@ func (k kind) label() string {
 		return "bool"
 	case kindInt:
 		return "int"
+	case kindRatio:
+		return "number"
 	case kindDuration:
 		return "duration"
 	case kindSize:

@@ -108,6 +108,8 @@ func convert(set *setting, v cty.Value) (out any, problem string) {
 		return nil, fmt.Sprintf("This is %s.", typeName(v))
 	case kindInt:
 		return convertInt(v)
+	case kindRatio:
+		return convertRatio(v)
 	case kindDuration:
 		if ty == cty.Number {
 			return nil, fmt.Sprintf("The number %[1]s has no unit; write \"%[1]ss\" for seconds or \"%[1]sms\" for milliseconds.", v.AsBigFloat().Text('f', -1))
@@ -175,6 +177,17 @@ func convertInt(v cty.Value) (any, string) {
 		return nil, fmt.Sprintf("%s is not a whole number, or too large.", f.Text('g', 20))
 	}
 	return n, ""
+}
+
+func convertRatio(v cty.Value) (any, string) {
+	if v.Type() != cty.Number {
+		return nil, fmt.Sprintf("This is %s.", typeName(v))
+	}
+	f, _ := v.AsBigFloat().Float64()
+	if f < 0 || f > 1 {
+		return nil, fmt.Sprintf("%s is outside of it.", v.AsBigFloat().Text('g', 20))
+	}
+	return f, ""
 }
 
 func convertStrings(v cty.Value) (any, string) {

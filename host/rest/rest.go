@@ -5,8 +5,11 @@ package rest
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -18,6 +21,14 @@ type Worker interface {
 	Connectors() []string
 	// Connector returns one connector's definition and status.
 	Connector(name string) (Info, Status, bool)
+	// Pause pauses a connector, or resumes it; false if there is none.
+	Pause(name string, on bool) bool
+	// Restart starts a connector again with its tasks, or only what has failed
+	// of it, and returns its status with what that is RESTARTING.
+	Restart(name string, onlyFailed bool) (Status, bool)
+	// RestartTask starts one task again, with those that share its membership
+	// of the group.
+	RestartTask(name string, task int) (connector, found bool)
 	// Healthy returns nil while the worker does its work; a failed task is not
 	// the worker's failure.
 	Healthy() error
@@ -65,6 +76,22 @@ type TaskStatus struct {
 	Degraded string `json:"degraded,omitempty"`
 }
 
+// Restarting returns the status with the connector, and the tasks that restarts
+// says, RESTARTING.
+func (s Status) Restarting(connector bool, restarts func(task int) bool) Status {
+	const restarting = "RESTARTING"
+	if connector {
+		s.Connector.State = restarting
+	}
+	s.Tasks = slices.Clone(s.Tasks)
+	for i := range s.Tasks {
+		if restarts(s.Tasks[i].ID) {
+			s.Tasks[i].State = restarting
+		}
+	}
+	return s
+}
+
 // About is the answer of GET /.
 type About struct {
 	Version   string `json:"version"`
@@ -78,6 +105,7 @@ type Server struct {
 	about  About
 	log    *slog.Logger
 	mux    *http.ServeMux
+	root   http.Handler
 }
 
 // New returns the API's handler. metrics serves /metrics.
@@ -89,21 +117,31 @@ func New(worker Worker, about About, metrics http.Handler, log *slog.Logger) *Se
 	s.get("/connectors/{connector}", s.connector)
 	s.get("/connectors/{connector}/status", s.status)
 	s.get("/metrics", metrics.ServeHTTP)
+	s.route("PUT", "/connectors/{connector}/pause", s.pause(true))
+	s.route("PUT", "/connectors/{connector}/resume", s.pause(false))
+	s.route("POST", "/connectors/{connector}/restart", s.restart)
+	s.route("POST", "/connectors/{connector}/tasks/{task}/restart", s.restartTask)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		s.fail(w, http.StatusNotFound, "HTTP 404 Not Found")
 	})
+	// A page of somewhere else, open in the browser of someone who can reach the
+	// worker, must not change anything.
+	s.root = http.NewCrossOriginProtection().Handler(s.mux)
 	return s
 }
 
-// get routes GET (and HEAD) of path, with or without a slash behind it; other
+// get routes GET (and HEAD) of path.
+func (s *Server) get(path string, h http.HandlerFunc) { s.route("GET", path, h) }
+
+// route routes a method of path, with or without a slash behind it; other
 // methods are answered 405.
-func (s *Server) get(path string, h http.HandlerFunc) {
+func (s *Server) route(method, path string, h http.HandlerFunc) {
 	paths := []string{path}
 	if !strings.HasSuffix(path, "{$}") {
 		paths = append(paths, path+"/{$}")
 	}
 	for _, p := range paths {
-		s.mux.HandleFunc("GET "+p, h)
+		s.mux.HandleFunc(method+" "+p, h)
 		s.mux.HandleFunc(p, func(w http.ResponseWriter, _ *http.Request) {
 			s.fail(w, http.StatusMethodNotAllowed, "HTTP 405 Method Not Allowed")
 		})
@@ -111,7 +149,7 @@ func (s *Server) get(path string, h http.HandlerFunc) {
 }
 
 // ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.root.ServeHTTP(w, r) }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if err := s.worker.Healthy(); err != nil {
@@ -169,6 +207,50 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.json(w, http.StatusOK, status)
+}
+
+// pause answers pause (on) and resume.
+func (s *Server) pause(on bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("connector")
+		if !s.worker.Pause(name, on) {
+			s.fail(w, http.StatusNotFound, "Unknown connector "+name)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+// restart always starts the tasks too: a connector of ours is nothing else.
+func (s *Server) restart(w http.ResponseWriter, r *http.Request) {
+	name, query := r.PathValue("connector"), r.URL.Query()
+	tasks, onlyFailed := strings.EqualFold(query.Get("includeTasks"), "true"), strings.EqualFold(query.Get("onlyFailed"), "true")
+	status, ok := s.worker.Restart(name, onlyFailed)
+	switch {
+	case !ok:
+		s.fail(w, http.StatusNotFound, "Unknown connector: "+name)
+	case tasks || onlyFailed:
+		s.json(w, http.StatusAccepted, status)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func (s *Server) restartTask(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("connector")
+	n, err := strconv.Atoi(r.PathValue("task"))
+	if err != nil {
+		s.fail(w, http.StatusNotFound, "HTTP 404 Not Found")
+		return
+	}
+	switch connector, found := s.worker.RestartTask(name, n); {
+	case !connector:
+		s.fail(w, http.StatusNotFound, "Unknown connector: "+name)
+	case !found:
+		s.fail(w, http.StatusNotFound, fmt.Sprintf("Unknown task: %s-%d", name, n))
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
 }
 
 // fail answers with an error in Kafka Connect's shape.

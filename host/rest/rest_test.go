@@ -25,12 +25,28 @@ func (fakeWorker) Connector(name string) (Info, Status, bool) {
 		}, true
 }
 
+func (w fakeWorker) Pause(name string, on bool) bool {
+	_, _, ok := w.Connector(name)
+	return ok
+}
+
+func (w fakeWorker) Restart(name string, onlyFailed bool) (Status, bool) {
+	_, st, ok := w.Connector(name)
+	return st.Restarting(!onlyFailed, func(task int) bool { return task == 0 }), ok
+}
+
+func (w fakeWorker) RestartTask(name string, task int) (connector, found bool) {
+	_, _, ok := w.Connector(name)
+	return ok, task == 0
+}
+
 func TestAnswersInKafkaConnectsShape(t *testing.T) {
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "m") })
 	s := New(fakeWorker{}, About{Version: "0.1.0", Commit: "abc"}, metrics, slog.New(slog.DiscardHandler))
 	down := New(fakeWorker{unhealthy: errors.New("stopping")}, About{}, metrics, slog.New(slog.DiscardHandler))
 	status := `{"name":"a","connector":{"state":"RUNNING","worker_id":"w1","version":"1.0.0"},` +
 		`"tasks":[{"id":0,"state":"FAILED","worker_id":"w1","trace":"no such table"}],"type":"sink"}`
+	restarting := strings.NewReplacer("RUNNING", "RESTARTING", "FAILED", "RESTARTING").Replace(status)
 	info := `{"name":"a","config":{"sink":"drop"},"tasks":[{"connector":"a","task":0}],"type":"sink"}`
 	for _, tc := range []struct {
 		name, method, path string
@@ -48,6 +64,18 @@ func TestAnswersInKafkaConnectsShape(t *testing.T) {
 		{"no status", "GET", "/connectors/x/status", s, 404, `{"error_code":404,"message":"No status found for connector x"}`},
 		{"no path", "GET", "/nope", s, 404, `{"error_code":404,"message":"HTTP 404 Not Found"}`},
 		{"wrong method", "POST", "/connectors/a/status", s, 405, `{"error_code":405,"message":"HTTP 405 Method Not Allowed"}`},
+		{"pause", "PUT", "/connectors/a/pause", s, 202, ""},
+		{"pause, slash behind", "PUT", "/connectors/a/pause/", s, 202, ""},
+		{"resume", "PUT", "/connectors/a/resume", s, 202, ""},
+		{"pause, no connector", "PUT", "/connectors/x/pause", s, 404, `{"error_code":404,"message":"Unknown connector x"}`},
+		{"pause, wrong method", "POST", "/connectors/a/pause", s, 405, `{"error_code":405,"message":"HTTP 405 Method Not Allowed"}`},
+		{"restart", "POST", "/connectors/a/restart", s, 204, ""},
+		{"restart with tasks", "POST", "/connectors/a/restart?includeTasks=TRUE", s, 202, restarting},
+		{"restart what failed", "POST", "/connectors/a/restart?includeTasks=true&onlyFailed=true", s, 202, strings.Replace(restarting, "RESTARTING", "RUNNING", 1)},
+		{"restart, no connector", "POST", "/connectors/x/restart", s, 404, `{"error_code":404,"message":"Unknown connector: x"}`},
+		{"restart a task", "POST", "/connectors/a/tasks/0/restart", s, 204, ""},
+		{"restart no task", "POST", "/connectors/a/tasks/7/restart", s, 404, `{"error_code":404,"message":"Unknown task: a-7"}`},
+		{"restart a task that is no number", "POST", "/connectors/a/tasks/x/restart", s, 404, `{"error_code":404,"message":"HTTP 404 Not Found"}`},
 		{"healthy", "GET", "/healthz", s, 200, `{"status":"healthy"}`},
 		{"unhealthy", "GET", "/healthz", down, 503, `{"message":"stopping","status":"unhealthy"}`},
 		{"metrics", "GET", "/metrics", s, 200, `m`},

@@ -2,6 +2,7 @@ package wasm
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"os/exec"
 	"path/filepath"
@@ -30,7 +31,7 @@ func openC(t testing.TB) *Module {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.Close(t.Context()); err != nil {
+		if err := m.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})

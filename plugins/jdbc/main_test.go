@@ -1,6 +1,7 @@
 package jdbc
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"log/slog"
@@ -155,7 +156,7 @@ func (p *peer) startLogging(t testing.TB, settings values, log *slog.Logger) *si
 	if err := s.Start(t.Context(), pluginapi.Config{Values: settings, Logger: log}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Stop(t.Context()) })
+	t.Cleanup(func() { _ = s.Stop(context.Background()) })
 	return s
 }
 

@@ -3,6 +3,7 @@ package s3
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -72,7 +73,7 @@ func start(t testing.TB, settings values) *sink {
 	if err := s.Start(t.Context(), pluginapi.Config{Values: settings}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Stop(t.Context()) })
+	t.Cleanup(func() { _ = s.Stop(context.Background()) })
 	return s
 }
 

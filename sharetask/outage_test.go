@@ -1,0 +1,269 @@
+package sharetask
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sluicehq/sluice/pluginapi"
+)
+
+// outages are the ways a target can be away.
+var outages = map[string]func(ctx context.Context, s *fakeSink, r []pluginapi.Result) error{
+	"transient": func(_ context.Context, _ *fakeSink, r []pluginapi.Result) error {
+		for i := range r {
+			r[i] = pluginapi.Retried(pluginapi.NewError(pluginapi.Transient, "503", "down"))
+		}
+		return nil
+	},
+	"unavailable": func(context.Context, *fakeSink, []pluginapi.Result) error {
+		return pluginapi.NewError(pluginapi.Unavailable, "refused", "connection refused")
+	},
+	"hangs": func(ctx context.Context, s *fakeSink, _ []pluginapi.Result) error {
+		<-ctx.Done()
+		s.gone = true
+		return errors.New("killed: its put did not return")
+	},
+	"crashes": func(_ context.Context, s *fakeSink, _ []pluginapi.Result) error {
+		s.gone = true
+		return errors.New("plugin crashed")
+	},
+}
+
+// TestAnOutageSpendsNothing: however the target is away, from the start or in
+// the middle, with a sink that can tell and one that cannot: nothing is
+// dead-lettered, nobody's lock runs out, and it holds no more than it did.
+func TestAnOutageSpendsNothing(t *testing.T) {
+	for name, away := range outages {
+		for _, fromStart := range []bool{true, false} {
+			for _, checks := range []bool{false, true} {
+				if name == "crashes" && checks {
+					continue // Below: a Check that passes while puts crash is evidence.
+				}
+				synctest.Test(t, func(t *testing.T) {
+					src := newFakeSource(400, 15*time.Second)
+					letters := &fakeLetters{}
+					down, up := time.Now(), time.Now().Add(11*time.Minute)
+					if !fromStart {
+						down = down.Add(10 * time.Second)
+					}
+					var held atomic.Int64
+					cfg := testConfig(src, nil)
+					cfg.Letters, cfg.Parallelism, cfg.CanCheck, cfg.PutTimeout = letters, 3, checks, 5*time.Second
+					cfg.MakeSink = func(context.Context, int, bool) (Sink, error) {
+						s := &fakeSink{}
+						s.put = func(ctx context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
+							if now := time.Now(); !now.Before(down) && now.Before(up) {
+								held.Store(int64(src.open()))
+								return away(ctx, s, r)
+							}
+							time.Sleep(time.Second)
+							acceptAll(r)
+							return nil
+						}
+						return s, nil
+					}
+					if _, err := runFor(t, cfg, 40*time.Minute); err != nil {
+						t.Fatal(err)
+					}
+					if got := src.verdicts(); got[Accept] != 400 || len(letters.offsets()) != 0 {
+						t.Errorf("%s, from the start %t: got %v and letters %v, want 400 accepted", name, fromStart, got, letters.offsets())
+					}
+					if len(src.late) > 0 {
+						t.Errorf("%s: %d decisions came after the lock", name, len(src.late))
+					}
+					if n := held.Load(); fromStart && n > 4 {
+						t.Errorf("%s: %d records held, though nothing is known of the target", name, n)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestNothingIsPutWhileCheckFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(100, 15*time.Second)
+		down, up := time.Now().Add(500*time.Millisecond), time.Now().Add(10*time.Minute)
+		var puts, checks atomic.Int64
+		away := func() bool { now := time.Now(); return now.After(down) && now.Before(up) }
+		sink := &fakeSink{
+			check: func() error {
+				if away() {
+					checks.Add(1)
+					return pluginapi.NewError(pluginapi.Unavailable, "", "refused")
+				}
+				return nil
+			},
+			put: func(_ context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
+				if away() {
+					puts.Add(1)
+					return pluginapi.NewError(pluginapi.Unavailable, "", "refused")
+				}
+				time.Sleep(100 * time.Millisecond)
+				acceptAll(r)
+				return nil
+			},
+		}
+		cfg := testConfig(src, sink)
+		cfg.CanCheck = true
+		if _, err := runFor(t, cfg, 20*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts(); got[Accept] != 100 {
+			t.Errorf("got %v, want 100 accepted", got)
+		}
+		if puts.Load() > 3 || checks.Load() < 5 {
+			t.Errorf("got %d puts and %d checks in the outage, want what opens the breaker and many", puts.Load(), checks.Load())
+		}
+	})
+}
+
+// TestFirstDeliveriesAreGivenBackOnce: a worker that cannot reach the target
+// lets others try, but spends no second delivery on it.
+func TestFirstDeliveriesAreGivenBackOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(60, 15*time.Second)
+		down, up := time.Now().Add(200*time.Millisecond), time.Now().Add(30*time.Minute)
+		sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+			if now := time.Now(); now.After(down) && now.Before(up) {
+				return pluginapi.NewError(pluginapi.Unavailable, "", "refused")
+			}
+			time.Sleep(150 * time.Millisecond)
+			acceptAll(r)
+			return nil
+		}}
+		cfg := testConfig(src, sink)
+		cfg.HoldTimeout = 2 * time.Minute
+		if _, err := runFor(t, cfg, 50*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts(); got[Accept] != 60 {
+			t.Errorf("got %v, want 60 accepted", got)
+		}
+		given := 0
+		for o, n := range src.count {
+			if n > 2 {
+				t.Errorf("record %d was delivered %d times", o, n)
+			}
+			if n == 2 {
+				given++
+			}
+		}
+		if given < 20 {
+			t.Errorf("%d records were given back, want what was held", given)
+		}
+	})
+}
+
+// TestARecordThatFailsFirstDoesNotStopAllForEver: alone, it cannot be told from
+// an outage.
+func TestARecordThatFailsFirstDoesNotStopAllForEver(t *testing.T) {
+	for name, fails := range outages {
+		synctest.Test(t, func(t *testing.T) {
+			src := newFakeSource(50, 15*time.Second)
+			letters := &fakeLetters{}
+			cfg := testConfig(src, nil)
+			cfg.Letters, cfg.PutTimeout, cfg.Tolerance = letters, 5*time.Second, ToleranceAll
+			cfg.MakeSink = func(context.Context, int, bool) (Sink, error) {
+				s := &fakeSink{}
+				s.put = func(ctx context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+					acceptAll(r)
+					for i := range b {
+						if b[i].Offset == 0 {
+							clear(r)
+							return fails(ctx, s, r)
+						}
+					}
+					return nil
+				}
+				return s, nil
+			}
+			if _, err := runFor(t, cfg, 40*time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			got := src.verdicts()
+			want := 50
+			if name == "unavailable" {
+				want = 49 // Says that it is the target: held, while the others go on.
+			}
+			if got[Accept] != want {
+				t.Errorf("%s: got %v and letters %v, want %d accepted", name, got, letters.offsets(), want)
+			}
+			if l := letters.offsets(); name != "unavailable" && !slices.Equal(l, []int64{0}) {
+				t.Errorf("%s: got letters %v, want the first", name, l)
+			}
+		})
+	}
+}
+
+func TestThrottledHalvesPutsAndComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(4000, 30*time.Second)
+		letters := &fakeLetters{}
+		var flying, most, least atomic.Int64
+		least.Store(100)
+		busy, calm := time.Now().Add(5*time.Second), time.Now().Add(10*time.Minute)
+		sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+			n := flying.Add(1)
+			defer flying.Add(-1)
+			now := time.Now()
+			time.Sleep(time.Second)
+			if now.After(busy) && now.Before(calm) {
+				least.Store(min(least.Load(), n))
+				if n > 2 { // It bears two at a time.
+					for i := range r {
+						r[i] = pluginapi.Retried(&pluginapi.Error{Class: pluginapi.Throttled, Code: "429", RetryAfter: 3 * time.Second})
+					}
+					return nil
+				}
+			} else if now.After(calm) {
+				most.Store(max(most.Load(), n))
+			}
+			acceptAll(r)
+			return nil
+		}}
+		cfg := testConfig(src, sink)
+		cfg.Letters, cfg.Parallelism, cfg.MaxOpenRecords, cfg.Retry.MaxElapsed = letters, 8, 160, time.Minute
+		if _, err := runFor(t, cfg, 20*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts(); got[Accept] != 4000 || len(letters.offsets()) > 0 {
+			t.Errorf("got %v and letters %v, want 4000 accepted", got, letters.offsets())
+		}
+		_ = most.Load()
+		if least.Load() != 1 {
+			t.Errorf("puts never went below %d at a time", least.Load())
+		}
+	})
+}
+
+func TestTooManyRejectsFailTheTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(20_000, 30*time.Second)
+		letters := &fakeLetters{}
+		sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+			acceptAll(r)
+			for i := range b {
+				if o := b[i].Offset; o%4 == 0 || o > 6000 { // A quarter is bad, then all are.
+					r[i] = pluginapi.Rejected("22P02", "no number")
+				}
+			}
+			return nil
+		}}
+		cfg := testConfig(src, sink)
+		cfg.Letters, cfg.MaxRejectRatio = letters, 0.5
+		task, err := runFor(t, cfg, time.Hour)
+		var failed *FailedError
+		if !errors.As(err, &failed) || task.Status().State != StateFailed {
+			t.Fatalf("got error %v and status %+v, want FAILED", err, task.Status())
+		}
+		if n := len(letters.offsets()); n < 1500+500 || n > 1500+2100 {
+			t.Errorf("%d dead letters, want it to stop within two thousand of them", n)
+		}
+	})
+}

@@ -1,0 +1,231 @@
+package sharetask
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluicehq/sluice/pluginapi"
+)
+
+// plant is plugin processes with sinks in them: what kills one kills all that
+// share its process.
+type plant struct {
+	mu     sync.Mutex
+	next   uint64
+	shared uint64                   // The process all share that are not apart; 0 if it has ended.
+	died   map[uint64]chan struct{} // Closed when the process ends.
+	puts   map[int64]int            // Of each record.
+	apart  int                      // Processes started for a sink alone.
+
+	kills map[int64]bool
+	hangs map[int64]bool
+}
+
+func newPlant() *plant {
+	return &plant{died: map[uint64]chan struct{}{}, puts: map[int64]int{}, kills: map[int64]bool{}, hangs: map[int64]bool{}}
+}
+
+func (p *plant) make(_ context.Context, _ int, apart bool) (Sink, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.shared
+	if apart || n == 0 {
+		p.next++
+		n = p.next
+		p.died[n] = make(chan struct{})
+		if apart {
+			p.apart++
+		} else {
+			p.shared = n
+		}
+	}
+	s := &fakeSink{process: n}
+	s.put = func(ctx context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+		return p.put(ctx, s, b, r)
+	}
+	return s, nil
+}
+
+func (p *plant) put(ctx context.Context, s *fakeSink, b []pluginapi.Record, r []pluginapi.Result) error {
+	p.mu.Lock()
+	died := p.died[s.process]
+	kills, hangs := false, false
+	for i := range b {
+		p.puts[b[i].Offset]++
+		kills = kills || p.kills[b[i].Offset]
+		hangs = hangs || p.hangs[b[i].Offset]
+	}
+	p.mu.Unlock()
+	wait := time.After(10 * time.Millisecond)
+	if hangs {
+		wait = nil
+	}
+	select {
+	case <-wait:
+	case <-ctx.Done(): // Killed, as the host does.
+		kills = true
+	case <-died:
+		s.gone = true
+		return errors.New("its process has ended")
+	}
+	if kills {
+		p.kill(s.process)
+		s.gone = true
+		return pluginapi.NewError(pluginapi.Unknown, "crash", fmt.Sprintf("process %d has ended", s.process))
+	}
+	acceptAll(r)
+	return nil
+}
+
+func (p *plant) kill(process uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.died[process]:
+	default:
+		close(p.died[process])
+	}
+	if p.shared == process {
+		p.shared = 0
+	}
+}
+
+// TestARecordThatKillsItsSinkCostsOnlyItself: it is found and dead-lettered once;
+// all others are written, at most five times more each; nobody's lock runs out.
+func TestARecordThatKillsItsSinkCostsOnlyItself(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		for _, hang := range []bool{false, true} {
+			for _, checks := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					lock := 15 * time.Second
+					if ordered {
+						lock = 0
+					}
+					src := newFakeSource(20_000, lock)
+					letters := &fakeLetters{}
+					plant := newPlant()
+					bad := []int64{0, 999, 5000, 5001, 12_345, 19_999}
+					if ordered && (hang || !checks) {
+						// The first of a put has nothing to be compared with: what follows waits for it.
+						bad = []int64{3, 999, 5001, 5002, 12_345, 19_999}
+					}
+					for _, o := range bad {
+						if hang {
+							plant.hangs[o] = true
+						} else {
+							plant.kills[o] = true
+						}
+					}
+					cfg := testConfig(src, nil)
+					cfg.MakeSink, cfg.Letters, cfg.Ordered, cfg.CanCheck = plant.make, letters, ordered, checks
+					cfg.Parallelism, cfg.Batch.MaxRecords, cfg.MaxOpenRecords, cfg.PutTimeout = 4, 500, 4000, time.Second
+					if _, err := runFor(t, cfg, time.Hour); err != nil {
+						t.Fatal(err)
+					}
+					what := fmt.Sprintf("ordered=%t hang=%t checks=%t", ordered, hang, checks)
+					if got := letters.offsets(); !slices.Equal(got, bad) {
+						t.Errorf("%s: got letters %v, want %v", what, got, bad)
+					}
+					for _, l := range letters.letters {
+						if l.Message != "kills the sink: "+l.Message[16:] || l.Stage != StagePut {
+							t.Errorf("%s: got letter %+v", what, l)
+						}
+					}
+					if got := src.verdicts(); got[Accept] != 20_000 {
+						t.Errorf("%s: got %v, want all accepted", what, got)
+					}
+					if len(src.late) > 0 {
+						t.Errorf("%s: %d decisions came after the lock", what, len(src.late))
+					}
+					if ordered {
+						return // A neighbour is put again alone, once.
+					}
+					for o, n := range plant.puts {
+						if !slices.Contains(bad, o) && n > 6 {
+							t.Errorf("%s: record %d was put %d times", what, o, n)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestASharedCrashIsHeldAgainstNobody who was merely there: their records are
+// put again once.
+func TestASharedCrashIsHeldAgainstNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(5000, 15*time.Second)
+		letters := &fakeLetters{}
+		plant := newPlant()
+		cfg := testConfig(src, nil)
+		cfg.MakeSink, cfg.Letters, cfg.Parallelism, cfg.MaxOpenRecords = plant.make, letters, 8, 200
+		go func() { // The process is killed from outside again and again.
+			for range 20 {
+				time.Sleep(37 * time.Millisecond)
+				plant.mu.Lock()
+				n := plant.shared
+				plant.mu.Unlock()
+				if n != 0 {
+					plant.kill(n)
+				}
+			}
+		}()
+		if _, err := runFor(t, cfg, 10*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts(); got[Accept] != 5000 || len(letters.offsets()) > 0 {
+			t.Errorf("got %v and letters %v, want 5000 accepted", got, letters.offsets())
+		}
+		for o, n := range plant.puts {
+			if n > 2 {
+				t.Errorf("record %d was put %d times", o, n)
+			}
+		}
+	})
+}
+
+func TestSplitKeepsEveryRecordOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &suspect{}
+		var want []int64
+		for k := range rapid.IntRange(1, 5).Draw(t, "spans") {
+			n := rapid.IntRange(1, 60).Draw(t, "records")
+			d := &delivery{Acquired: &Acquired{}, slots: make([]slot, n)}
+			for i := range n {
+				d.Records = append(d.Records, testRecord(int64(1000*k+i)))
+				want = append(want, int64(1000*k+i))
+			}
+			s.spans = append(s.spans, span{d: d, hi: int32(n)})
+			s.records += n
+		}
+		parts := s.split()
+		if len(parts) != min(splitParts, s.records) {
+			t.Fatalf("%d parts of %d records", len(parts), s.records)
+		}
+		var got []int64
+		for _, p := range parts {
+			n := 0
+			for _, sp := range p.spans {
+				for i := sp.lo; i < sp.hi; i++ {
+					got = append(got, sp.d.Records[i].Offset)
+					n++
+				}
+			}
+			if n != p.records || n > (s.records+splitParts-1)/splitParts {
+				t.Fatalf("a part of %d records says %d; %d in all", n, p.records, s.records)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	})
+}
