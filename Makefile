@@ -10,6 +10,7 @@ TOOLS  := $(CACHE)/bin
 MODULE := github.com/sluicehq/sluice
 
 KAFKA_VERSION    := 4.4.0
+KAFKA_OLD        := 4.2.0
 GOLANGCI_VERSION := v2.15.0
 GOFUMPT_VERSION  := v0.12.0
 GATEWAY_VERSION  := v1.8.0
@@ -101,10 +102,11 @@ clean: ## remove what was built; .cache (jars, tools) stays
 # The services that can be set up without root. A machine that lacks Java, Maven or a network still runs the other tests.
 .PHONY: services
 services:
-	@if [[ ! -e $(CACHE)/kafka/$(KAFKA_VERSION)/complete || ! -e $(CACHE)/kafka/$(KAFKA_VERSION)/broker.jsa ]]; then \
+	@for version in $(KAFKA_VERSION) $(KAFKA_OLD); do \
+	  if [[ -e $(CACHE)/kafka/$$version/complete && -e $(CACHE)/kafka/$$version/broker.jsa ]]; then continue; fi; \
 	  if command -v java >/dev/null && command -v mvn >/dev/null; then \
-	    scripts/kafka-libs/fetch $(KAFKA_VERSION) || echo "no jars of Kafka: its tests are skipped"; \
-	  else echo "no java or no mvn: tests with a real Kafka are skipped (make test-deps)"; fi; fi
+	    scripts/kafka-libs/fetch $$version || echo "no jars of Kafka $$version: its tests are skipped"; \
+	  else echo "no java or no mvn: tests with a real Kafka are skipped (make test-deps)"; fi; done
 	@$(MAKE) --no-print-directory versitygw || echo "no versitygw: its tests are skipped"
 
 .PHONY: packages
@@ -114,6 +116,7 @@ packages:
 .PHONY: kafka-libs
 kafka-libs: packages
 	@scripts/kafka-libs/fetch $(KAFKA_VERSION)
+	@scripts/kafka-libs/fetch $(KAFKA_OLD)
 
 .PHONY: versitygw lint-tools
 versitygw: $(TOOLS)/.versitygw-$(GATEWAY_VERSION)

@@ -25,8 +25,8 @@ type connector struct {
 	log      *slog.Logger
 	redact   func(string) string // Blots secrets out of what is shown.
 	stopTime time.Duration
-	maxBytes int           // Of records held, per task.
-	turn     chan struct{} // The worker's, for records at their last chance.
+	maxBytes int             // Of records held, per task.
+	turn     *sharetask.Turn // The worker's, for records at their last chance.
 
 	mu     sync.Mutex
 	state  sharetask.State // Of the connector itself. Guarded by mu.
@@ -379,7 +379,7 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 		cfg.MaxRejectRatio = d.DeadLetterQueue.MaxRatio
 	}
 	if !cfg.Ordered {
-		cfg.MaxDeliveryCount, cfg.HoldTimeout = d.Share.MaxDeliveryCount, d.Share.HoldTimeout
+		cfg.MaxDeliveryCount, cfg.HoldTimeout = shared.maxDeliveries, d.Share.HoldTimeout
 	}
 	task, err := sharetask.New(cfg)
 	if err != nil {

@@ -34,7 +34,10 @@ type shared struct {
 	lock       time.Duration     // 0 where the broker does not tell.
 	locks      int               // The record-lock window; 0 where the broker does not tell.
 	putTimeout time.Duration
-	written    *sharetask.Written
+	// maxDeliveries is share.max_delivery_count, or less where the broker's
+	// limit is so low.
+	maxDeliveries int
+	written       *sharetask.Written
 }
 
 // open opens the plugin, prepares group and topics, and connects the dead
@@ -65,7 +68,9 @@ func (c *connector) pluginOptions() loader.Options {
 	o := loader.Options{Logger: c.log}
 	if p := c.bound.pin; p != nil {
 		o.Processes, o.InheritEnv = p.Processes, p.InheritEnv
-		o.MemoryBytes, o.AllowHosts = p.Sandbox.MemoryBytes, p.Sandbox.AllowHosts
+		if c.bound.plugin.Form == loader.FormWASM { // A process of 64 MiB, the default, would not even start.
+			o.MemoryBytes, o.AllowHosts = p.Sandbox.MemoryBytes, p.Sandbox.AllowHosts
+		}
 		o.Env = make(map[string]string, len(p.Env))
 		for k, v := range p.Env {
 			o.Env[k] = v.Reveal()
@@ -145,6 +150,9 @@ func (s *shared) prepareGroup(ctx context.Context, admin *kafka.Admin, topics []
 		c.log.Log(ctx, level, "group configs this broker does not have", "group", d.GroupID, "settings", prepared.Missing)
 	}
 	s.lock, s.locks = prepared.Lock, prepared.MaxRecordLocks
+	if err := s.limitDeliveries(prepared.DeliveryLimit); err != nil {
+		return err
+	}
 	if !prepared.Renewal {
 		lock := s.lock
 		if lock == 0 {
@@ -155,6 +163,34 @@ func (s *shared) prepareGroup(ctx context.Context, admin *kafka.Admin, topics []
 			s.putTimeout = most
 		}
 	}
+	return nil
+}
+
+// crashMargin is how many deliveries are left between our limit and the
+// broker's, at which it archives a record without a word: for workers that die.
+const crashMargin = 2
+
+// kafkaDeliveryLimit is the broker's limit where it does not tell: Kafka's
+// default.
+const kafkaDeliveryLimit = 5
+
+// limitDeliveries sets the connector's limit below the broker's.
+func (s *shared) limitDeliveries(broker int) error {
+	d := s.connector.def
+	s.maxDeliveries = d.Share.MaxDeliveryCount
+	if broker == 0 {
+		broker = kafkaDeliveryLimit
+	}
+	most := max(1, broker-crashMargin)
+	if s.maxDeliveries <= most {
+		return nil
+	}
+	if d.Ranges.Written("share.max_delivery_count") {
+		return &stopError{fmt.Errorf("share.max_delivery_count is %d, but this broker gives a record of group %q up after %d deliveries: "+
+			"write at most %d, which leaves %d for crashes", s.maxDeliveries, d.GroupID, broker, most, crashMargin)}
+	}
+	s.connector.log.Info("deliveries are limited by the broker", "max_delivery_count", most, "broker_limit", broker)
+	s.maxDeliveries = most
 	return nil
 }
 

@@ -35,7 +35,7 @@ type Worker struct {
 	connectors []*connector
 	listener   net.Listener
 	stopping   atomic.Bool
-	turn       chan struct{} // Held by the task that puts a record at its last chance.
+	turn       *sharetask.Turn // Held by the task that puts a record at its last chance.
 }
 
 // New returns a worker that listens already, so that a port in use is known
@@ -44,7 +44,7 @@ func New(ctx context.Context, opts Options) (*Worker, error) {
 	cfg := opts.Config.Worker
 	w := &Worker{
 		opts: opts, metrics: metrics.New(opts.Version, opts.Commit),
-		log: redacted(opts.Logger, opts.Config.Sources.Redact), turn: make(chan struct{}, 1),
+		log: redacted(opts.Logger, opts.Config.Sources.Redact), turn: sharetask.NewTurn(),
 	}
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", cfg.Listen)

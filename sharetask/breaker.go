@@ -26,6 +26,7 @@ type breaker struct {
 	checked  bool // Check has succeeded since the last failure.
 	probing  bool // A check or probe is under way.
 	success  time.Time
+	closed   time.Time // When the last outage ended.
 	// wide is how many records may be held for the probe. It doubles where the
 	// one that is held tells nothing, which may be its own fault: at once if
 	// its put said nothing, at widenAt if it keeps failing.
@@ -33,8 +34,12 @@ type breaker struct {
 	widenAt time.Time
 }
 
-// maxWide bounds wide.
-const maxWide = 1 << 20
+// widenWait is how long what is acquired to compare with is waited for.
+const widenWait = 2 * time.Second
+
+// maxWide bounds wide: what is held when a worker is started again spends a
+// delivery.
+const maxWide = 64
 
 // begin opens it at a task's start, when the sink's Check has succeeded.
 func (b *breaker) begin(now time.Time) {
@@ -51,7 +56,11 @@ func (b *breaker) down() bool { return b.opened && b.failures >= b.policy.Failur
 
 // succeeded enters a put in which the target took or judged a record.
 func (b *breaker) succeeded(now time.Time) {
-	*b = breaker{policy: b.policy, retry: b.retry, success: now}
+	closed := b.closed
+	if b.opened {
+		closed = now
+	}
+	*b = breaker{policy: b.policy, retry: b.retry, success: now, closed: closed}
 }
 
 // failed enters a put of which no record succeeded, or a failed check.
@@ -75,17 +84,32 @@ func (b *breaker) failed(now time.Time) {
 	b.probeAt = now.Add(jitter(p.backoff(b.opens)))
 }
 
-// passed enters a check that succeeded.
-func (b *breaker) passed() { b.probing, b.checked = false, true }
+// passed enters a check that succeeded. The probe waits a little for what may be
+// acquired for it.
+func (b *breaker) passed(now time.Time, held int) {
+	b.probing, b.checked = false, true
+	if !now.Before(b.widenAt) {
+		b.wide, b.widenAt = min(2*b.wide, maxWide), now.Add(b.retry.MaxElapsed)
+	}
+	if held > 0 && held < b.wide {
+		b.probeAt = now.Add(widenWait)
+	}
+}
 
 // abandon gives an unused probe back.
 func (b *breaker) abandon() { b.probing = false }
 
 // inconclusive enters a probe that says nothing of the target, such as one
-// whose records were all dropped on purpose.
+// whose records were all dropped on purpose. Where nothing speaks against the
+// target either, it closes after a few.
 func (b *breaker) inconclusive() {
 	b.probing = false
-	b.wide = min(2*b.wide, maxWide)
+	if !b.opened || b.opens > 0 {
+		return
+	}
+	if b.wide *= 2; b.wide > maxWide {
+		b.opened = false
+	}
 }
 
 // ready reports whether a probe may start now, wantsCheck whether a check has
@@ -116,22 +140,10 @@ func (b *breaker) mayPut(now time.Time) bool { return !b.opened || b.ready(now) 
 // check takes the probe for a check.
 func (b *breaker) check() { b.probing = true }
 
-// widens returns when more may be held, where held records tell nothing; zero
-// means never.
-func (b *breaker) widens(held int) time.Time {
-	if b.opens == 0 || held < b.wide {
-		return time.Time{}
-	}
-	return b.widenAt
-}
-
-// room returns how many records may be held now, open.
-func (b *breaker) room(now time.Time) int {
-	if !b.ready(now) {
+// room returns how many records may be held, open.
+func (b *breaker) room() int {
+	if !b.checked {
 		return 0
-	}
-	if b.opens > 0 && !now.Before(b.widenAt) {
-		b.wide, b.widenAt = min(2*b.wide, maxWide), now.Add(b.retry.MaxElapsed)
 	}
 	return b.wide
 }

@@ -32,7 +32,7 @@ type Config struct {
 	Letters  DeadLetterQueue // Nil means none.
 	Metrics  Metrics         // Nil counts nothing.
 	Written  *Written        // Shared by the connector's tasks; nil makes one.
-	Turn     chan struct{}   // Capacity 1: shared by all tasks of the worker; nil for a task alone.
+	Turn     *Turn           // Shared by all tasks of the worker; nil for a task alone.
 	Logger   *slog.Logger    // Nil discards.
 
 	Ordered          bool // Puts keep each partition's order: a consumer group.

@@ -214,6 +214,17 @@ func (f *fakeSource) lose(offsets ...int64) {
 	f.wake()
 }
 
+// grow makes n more records, one a second.
+func (f *fakeSource) grow(n int) {
+	for range n {
+		time.Sleep(time.Second)
+		f.mu.Lock()
+		f.end++
+		f.mu.Unlock()
+		f.wake()
+	}
+}
+
 // open returns how many records are handed out and undecided.
 func (f *fakeSource) open() int {
 	f.mu.Lock()

@@ -35,10 +35,13 @@ func (t *Task) landed(p *put, now time.Time) {
 		return
 	}
 	worked := t.verdicts(p, now)
-	if s := p.spans[0]; p.chance && s.d.slots[s.lo].state == slotWaiting { // Nothing to be confirmed.
-		t.chances.end()
+	if p.chance != nil {
+		t.chances.landed(p.spans[0])
 	}
 	for _, s := range p.spans {
+		if p.gone { // It may still be reading: its memory is the garbage collector's.
+			s.d.Free = nil
+		}
 		t.ledger.unhold(s.d)
 	}
 	t.unblock(now)
@@ -53,7 +56,7 @@ func (t *Task) landed(p *put, now time.Time) {
 func (t *Task) checked(p *put, now time.Time) {
 	switch {
 	case p.err == nil:
-		t.breaker.passed()
+		t.breaker.passed(now, t.ledger.records)
 	case t.stopping:
 		t.breaker.abandon()
 	case needsPerson(p.err):
@@ -66,9 +69,9 @@ func (t *Task) checked(p *put, now time.Time) {
 
 // tally is what a put's results say about the target.
 type tally struct {
-	reached   bool      // Some record was accepted or rejected by the sink.
-	throttled time.Time // The target asked for no put before.
-	err       error     // A reason of a record that was not accepted.
+	reached   bool             // Some record was accepted or rejected by the sink.
+	throttled time.Time        // The target asked for no put before.
+	err       *pluginapi.Error // A reason of a record that was not accepted.
 	accepted  int
 	givenUp   int
 }
@@ -86,13 +89,14 @@ func (t *Task) outage(p *put, w tally, now time.Time) {
 		t.breaker.abandon()
 	case p.crashed && p.process != 0 && p.process == t.crashed: // Counted with another put that was in it.
 		t.breaker.abandon()
+	case p.apart && !t.breaker.opened: // More likely its own fault; it has a backoff of its own.
 	default:
 		if p.crashed {
 			t.crashed = p.process
 		}
-		t.down(firstErr(p.err, w.err), now)
+		t.down(firstErr(p.err, errOrNil(w.err)), now)
 	}
-	t.throttle(w)
+	t.throttle(w, now)
 	t.show(now)
 }
 
@@ -102,6 +106,7 @@ func (t *Task) reached(now time.Time) {
 		t.log.Info("target answers again")
 	}
 	t.breaker.succeeded(now)
+	t.metrics.Down(false)
 }
 
 // down enters a whole put, or a check, that failed.
@@ -109,6 +114,7 @@ func (t *Task) down(cause error, now time.Time) {
 	was := t.breaker.down()
 	t.breaker.failed(now)
 	t.cause = cause
+	t.metrics.Down(t.breaker.down())
 	if t.breaker.down() && !was {
 		t.log.Warn("target unavailable, holding records and probing", "err", cause)
 	}
@@ -117,12 +123,14 @@ func (t *Task) down(cause error, now time.Time) {
 // throttle slows down where the target asks for less: nothing is put before it
 // allows it, half as many puts at a time then, and one more after each that
 // succeeds.
-func (t *Task) throttle(w tally) {
+func (t *Task) throttle(w tally, now time.Time) {
 	switch {
 	case !w.throttled.IsZero():
+		if !now.Before(t.slowUntil) { // The first of a wave.
+			t.window = max(1, min(t.window, len(t.flying)+1)/2)
+		}
 		t.slowUntil = later(t.slowUntil, w.throttled)
-		t.window = max(1, min(t.window, len(t.flying)+1)/2)
-		t.cause = w.err
+		t.cause = errOrNil(w.err)
 	case w.reached && t.window < t.cfg.Parallelism:
 		t.window++
 	}
@@ -173,7 +181,8 @@ func (t *Task) verdicts(p *put, now time.Time) tally {
 				f := p.failures[next]
 				next++
 				if s.d.slots[i].state != slotDone {
-					t.giveUp(s.d, i, f.stage, "conversion failed", &pluginapi.Error{Class: pluginapi.Invalid, Message: f.err.Error()})
+					w.err = &pluginapi.Error{Class: pluginapi.Invalid, Message: f.err.Error()}
+					t.giveUp(s.d, i, f.stage, "conversion failed", w.err)
 					w.givenUp++
 				}
 			case s.d.slots[i].state == slotDone: // Lost.
@@ -192,7 +201,7 @@ func (t *Task) verdicts(p *put, now time.Time) tally {
 	}
 	t.putAgain(p, again)
 	if t.ratio.add(w.accepted+w.givenUp, w.givenUp) {
-		t.fail(t.ratio.err(w.err))
+		t.fail(t.ratio.err(errOrNil(w.err)))
 	}
 	return w
 }
@@ -219,7 +228,9 @@ func known(r pluginapi.Result) bool {
 
 // doubtful reports whether r leaves open what became of its record, which was
 // handed to the sink.
-func (p *put) doubtful(r pluginapi.Result) bool { return !known(r) && p.sent > 0 }
+func (p *put) doubtful(r pluginapi.Result) bool {
+	return !known(r) && p.sent > 0 && !p.cancelled && (p.err == nil || !needsPerson(p.err))
+}
 
 // written remembers the records of d from lo to hi-1 that are written but no
 // longer ours to accept.
@@ -241,8 +252,20 @@ func (t *Task) putAgain(p *put, again []againSpan) {
 		records += int(s.hi - s.lo)
 	}
 	t.metrics.Retried(records)
-	if p.chance {
-		t.chances.add(again[0].d, again[0].lo, again[0].at)
+	if p.chance != nil {
+		t.chances.add(newChance(again[0].d, again[0].lo, again[0].at))
+		return
+	}
+	if p.suspect != nil && p.sent == 0 { // Its sink did not start: still a suspect.
+		var spans []span
+		for _, s := range again {
+			for i := s.lo; i < s.hi; i++ {
+				spans = appendSpan(spans, s.d, i)
+			}
+		}
+		s := *p.suspect
+		s.spans, s.records, s.at = spans, records, again[0].at
+		t.suspects.put([]*suspect{&s}, false)
 		return
 	}
 	t.ledger.saveSurvivors(again)
@@ -253,49 +276,62 @@ func (t *Task) putAgain(p *put, again []againSpan) {
 }
 
 // suspected takes records whose fate nobody can tell. Those that fail alone in
-// their sink are split; a single record is held responsible once it is clear
-// that it is not the target: a fresh sink's Check succeeded, or other records
-// did since what it was part of failed the last time.
+// their sink are split. A failure of a single record is held against it once it
+// is clear that it is not the target's: a fresh sink's Check succeeded, or other
+// records did after it.
 func (t *Task) suspected(p *put, spans []span, now time.Time, w *tally) {
 	s := &suspect{spans: spans, at: now, err: firstErr(p.err, errNoResult)}
 	for _, sp := range spans {
 		s.records += int(sp.hi - sp.lo)
 	}
 	t.metrics.Retried(s.records)
-	was := p.suspect
-	if was == nil {
+	if p.chance != nil { // It stays alone in the worker, too.
+		s.fails, s.kills = max(p.chance.fails, 1), p.chance.kills // In a sink that is apart from now on.
+		w.givenUp += t.convict(s, p.apart, p.checked, now)
+		return
+	}
+	if p.suspect == nil {
 		t.suspects.put([]*suspect{s}, false)
 		return
 	}
-	s.fails, s.kills, s.failedAt = was.fails+1, was.kills, now
-	proven := p.checked || was.kills > 0 || was.proven(t.breaker.success)
-	if !proven {
+	s.fails, s.kills = p.suspect.fails, p.suspect.kills
+	if s.records == 1 {
+		w.givenUp += t.convict(s, true, p.checked, now)
+		return
+	}
+	t.log.Debug("a record of these kills its sink, looking for it", "records", s.records, "err", s.err)
+	if !p.checked { // It may be the target: later.
+		s.fails++
 		s.at = now.Add(jitter(t.cfg.Retry.backoff(s.fails)))
 	}
-	switch {
-	case s.records > 1:
-		t.log.Debug("a record of these kills its sink, looking for it", "records", s.records, "err", s.err)
-		t.suspects.put(s.split(), proven)
-	case proven:
-		w.givenUp += t.convict(s)
-	default:
-		t.suspects.put([]*suspect{s}, false)
-	}
+	t.suspects.put(s.split(), p.checked)
 }
 
-// convict holds a failure against a single record, which is given up on after
-// Attempts. It returns how many were given up on.
-func (t *Task) convict(s *suspect) int {
-	if s.kills++; s.kills < t.cfg.Isolate.Attempts {
-		t.suspects.put([]*suspect{s}, true)
-		return 0
+// convict enters a failure of a single record, alone in its sink if apart is
+// set. It is held against the record if proven, or else later if that turns out.
+// A record is given up on after Attempts of them; it returns how many were.
+func (t *Task) convict(s *suspect, apart, proven bool, now time.Time) int {
+	s.failedAt, s.at = time.Time{}, now
+	switch {
+	case proven:
+		s.kills++
+	case apart:
+		s.fails++
+		s.failedAt, s.at = now, now.Add(jitter(t.cfg.Retry.backoff(s.fails)))
 	}
 	d, i := s.spans[0].d, s.spans[0].lo
-	if d.slots[i].state != slotWaiting {
+	switch {
+	case d.slots[i].state != slotWaiting: // Lost meanwhile.
 		return 0
+	case s.kills >= t.cfg.Isolate.Attempts:
+		t.giveUp(d, i, StagePut, "kills the sink", killed(s.err))
+		return 1
+	case t.chances.wants(d.deliveryCount(i)):
+		t.chances.add(chance{d: d, index: i, suspect: s})
+	default:
+		t.suspects.put([]*suspect{s}, proven)
 	}
-	t.giveUp(d, i, StagePut, "kills the sink", killed(s.err))
-	return 1
+	return 0
 }
 
 // killed is the error of a record that killed its sink.
@@ -328,10 +364,13 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 			}
 		}
 	}
-	tr := d.failed(i, now)
+	tr, before := d.failed(i, now)
+	// That others succeeded since it failed before says that it is not the
+	// target, unless that has gone away since.
+	others := !t.breaker.opened && !before.IsZero() && t.breaker.success.After(before)
 	if p.doubtful(r) { // In order: put again alone.
 		tr.unknown = true
-		if p.apart && (p.checked || tr.kills > 0 || t.breaker.success.After(tr.since)) {
+		if p.apart && (p.checked || others) {
 			tr.kills++
 		}
 		if tr.kills >= t.cfg.Isolate.Attempts {
@@ -341,9 +380,12 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 		}
 	}
 	act, wait, draw, cause := judge(failure{
-		result: r, attempts: tr.attempts, elapsed: now.Sub(tr.since),
-		succeeded: t.breaker.success.After(tr.since), leaving: t.ledger.revoking(d),
+		result: r, attempts: tr.attempts, elapsed: now.Sub(later(tr.since, t.breaker.closed)),
+		succeeded: others, leaving: t.ledger.revoking(d),
 	}, t.cfg.Retry)
+	if s := p.suspect; act == actRetry && s != nil && s.lastTry && !t.breaker.opened && transient(r) {
+		act, cause = actGiveUp, causeRetries
+	}
 	one := span{d: d, lo: i, hi: i + 1}
 	switch act {
 	case actRelease:
@@ -352,7 +394,7 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 		if cause == causeRetries && p.records > 1 && !t.cfg.Ordered {
 			// It may have failed for another's sake: once more, alone.
 			d.slots[i].state = slotWaiting
-			t.suspects.put([]*suspect{{spans: []span{one}, records: 1, at: now}}, false)
+			t.suspects.put([]*suspect{{spans: []span{one}, records: 1, at: now, lastTry: true}}, false)
 			return again
 		}
 		w.givenUp++
@@ -410,9 +452,15 @@ func recordError(rec *pluginapi.Record, stage Stage, cause string, e *pluginapi.
 	return fmt.Errorf("record %s-%d@%d: %s: %s", rec.Topic, rec.Partition, rec.Offset, stage, cause)
 }
 
+// canWriteLetters reports whether letters wait that may be written: no more
+// once the source is being closed, since their records are given back then.
+func (t *Task) canWriteLetters(ctx context.Context) bool {
+	return t.letterJob == nil && len(t.letters) > 0 && ctx.Err() == nil && !t.closing
+}
+
 // startLetters writes the next dead letters, one job at a time.
 func (t *Task) startLetters(ctx context.Context, now time.Time) {
-	if t.letterJob != nil || len(t.letters) == 0 || now.Before(t.letterAt) || ctx.Err() != nil {
+	if !t.canWriteLetters(ctx) || now.Before(t.letterAt) {
 		return
 	}
 	job := &letterJob{}
@@ -440,6 +488,7 @@ func (t *Task) startLetters(ctx context.Context, now time.Time) {
 // held and written again: a record is never acknowledged without its letter.
 func (t *Task) lettered(job *letterJob, now time.Time) {
 	t.letterJob = nil
+	defer t.unblock(now)
 	refused := 0
 	for k := range job.letters {
 		l := job.letters[k]

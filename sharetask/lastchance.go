@@ -19,26 +19,27 @@ type lastChances struct {
 	// settled is when all that was delivered together has surely come: order
 	// decides who survives.
 	settled time.Time
+	turn    *place
+	mine    bool // The task has the turn: it puts nothing else.
+
 	// One is under way until what became of it is confirmed.
 	running bool
+	flying  bool // With a writer.
+	over    bool // Confirmed, or lost, while it was flying.
 	key     TopicPartition
 	session Session
 	offset  int64
-	turn    chan struct{} // Of the worker; nil without one.
 }
 
 // chance is a record that is to be put alone.
 type chance struct {
-	d     *delivery
-	index int32
-	at    time.Time // Not put before: it is being retried.
+	d       *delivery
+	index   int32
+	suspect *suspect // When, and what is held against it.
 }
 
 // settleTime is how long records at their last chance are gathered.
 const settleTime = 500 * time.Millisecond
-
-// turnPoll is how often another task's end of a last chance is looked for.
-const turnPoll = 50 * time.Millisecond
 
 // wants reports whether a record delivered count times is to be put alone. A
 // first delivery never is.
@@ -46,14 +47,16 @@ func (l *lastChances) wants(count int) bool {
 	return l.limit > 0 && count > 1 && (count == l.limit-1 || count == l.limit)
 }
 
-func (l *lastChances) add(d *delivery, i int32, at time.Time) {
-	l.list = append(l.list, chance{d: d, index: i, at: at})
+func (l *lastChances) add(c chance) { l.list = append(l.list, c) }
+
+// newChance is record i of d, not to be put before at.
+func newChance(d *delivery, i int32, at time.Time) chance {
+	return chance{d: d, index: i, suspect: &suspect{spans: []span{{d: d, lo: i, hi: i + 1}}, records: 1, at: at}}
 }
 
-// due reports whether one is under way or could be put now, which stops every
-// other put of the task.
+// due reports whether one could be put now.
 func (l *lastChances) due(now time.Time) bool {
-	return l.running || slices.ContainsFunc(l.list, func(c chance) bool { return c.open() && !c.at.After(now) })
+	return slices.ContainsFunc(l.list, func(c chance) bool { return c.open() && !c.suspect.at.After(now) })
 }
 
 func (c chance) open() bool { return c.d.slots[c.index].state == slotWaiting }
@@ -63,7 +66,7 @@ func (l *lastChances) next(now time.Time) (chance, bool) {
 	l.list = slices.DeleteFunc(l.list, func(c chance) bool { return !c.open() })
 	best := -1
 	for i, c := range l.list {
-		if !c.at.After(now) && (best < 0 || l.before(c, l.list[best])) {
+		if !c.suspect.at.After(now) && (best < 0 || l.before(c, l.list[best])) {
 			best = i
 		}
 	}
@@ -90,15 +93,24 @@ func (l *lastChances) before(a, b chance) bool {
 	return order < 0
 }
 
-// wake returns when the next is due; zero means never.
-func (l *lastChances) wake() time.Time {
+// wake returns when the next will be due; zero means never, or that one is due
+// and waits for its turn.
+func (l *lastChances) wake(now time.Time) time.Time {
 	var next time.Time
 	for _, c := range l.list {
-		if c.open() && (next.IsZero() || c.at.Before(next)) {
-			next = c.at
+		if at := later(c.suspect.at, l.settled); c.open() && at.After(now) && (next.IsZero() || at.Before(next)) {
+			next = at
 		}
 	}
 	return next
+}
+
+// yield gives the turn back, if none is under way.
+func (l *lastChances) yield() {
+	if l.mine && !l.running {
+		l.mine = false
+		l.turn.withdraw()
+	}
 }
 
 func later(a, b time.Time) time.Time {
@@ -108,64 +120,67 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// takeTurn reports whether the task has the worker's turn now.
-func (l *lastChances) takeTurn() bool {
-	if l.turn == nil {
-		return true
-	}
-	select {
-	case l.turn <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-// begin notes that c is under way; end that it is over.
-func (l *lastChances) begin(c chance) {
-	l.running, l.key, l.session, l.offset = true, c.d.TopicPartition, c.d.Session, c.d.Records[c.index].Offset
-}
-
-func (l *lastChances) end() {
-	if !l.running {
-		return
-	}
-	l.running = false
-	if l.turn != nil {
-		<-l.turn
+// landed enters that the record under way is back from its writer.
+func (l *lastChances) landed(s span) {
+	l.flying = false
+	if l.over || s.d.slots[s.lo].state != slotDone { // Nothing to be confirmed: it waits, or its letter is written.
+		l.running = false
 	}
 }
 
 // confirmed enters what the broker said of ranges, nil for all of a session.
 func (l *lastChances) confirmed(tp TopicPartition, s Session, ranges []Range) {
-	if l.running && tp == l.key && s == l.session && (ranges == nil || inRanges(ranges, l.offset)) {
-		l.end()
+	if !l.running || tp != l.key || s != l.session || ranges != nil && !inRanges(ranges, l.offset) {
+		return
+	}
+	if l.over = l.flying; !l.flying {
+		l.running = false
 	}
 }
 
+// forget drops all that waits.
+func (l *lastChances) forget() { l.list = nil }
+
+// alone reports whether nothing but a record at its last chance may be put now:
+// one is due and it is the task's turn. Without the turn the task goes on.
+func (t *Task) alone(now time.Time) bool {
+	l := &t.chances
+	due := t.moves() && l.due(now) && !now.Before(l.settled) && t.breaker.mayPut(now) && !now.Before(t.slowUntil)
+	switch {
+	case l.running:
+		return true
+	case l.mine && (!due || l.turn.wanted()): // The others' turn; ours comes again.
+		l.yield()
+	}
+	if due {
+		l.mine = l.turn.take()
+	}
+	return l.mine
+}
+
 // dispatchChance puts the next record that is at its last chance, once nothing
-// else is being put. It reports how long to wait where it is another task's
-// turn.
+// else is being put.
 func (t *Task) dispatchChance(ctx context.Context, now time.Time) {
 	l := &t.chances
-	if l.running || len(t.flying) > 0 || now.Before(l.settled) || !t.breaker.mayPut(now) {
-		return
+	for !l.running && len(t.flying) == 0 {
+		c, ok := l.next(now)
+		if !ok {
+			return
+		}
+		if s := c.suspect; s.proven(t.breaker.success) {
+			if t.ratio.add(0, t.convict(s, true, true, now)) {
+				t.fail(t.ratio.err(s.err))
+			}
+			continue
+		}
+		t.breaker.allow(now)
+		l.running, l.flying, l.over = true, true, false
+		l.key, l.session, l.offset = c.d.TopicPartition, c.d.Session, c.d.Records[c.index].Offset
+		c.d.slots[c.index].state = slotPutting
+		p := t.newPut([]span{{d: c.d, lo: c.index, hi: c.index + 1}}, 1)
+		p.chance, p.apart = c.suspect, c.suspect.fails > 0 || c.suspect.kills > 0
+		w := slices.MinFunc(t.idle, func(a, b *writer) int { return a.number - b.number })
+		t.idle = slices.DeleteFunc(t.idle, func(x *writer) bool { return x == w })
+		t.launch(ctx, w, p)
 	}
-	if !l.takeTurn() {
-		t.turnAt = now.Add(turnPoll)
-		return
-	}
-	l.running = true // Its turn is taken.
-	c, ok := l.next(now)
-	if !ok || !t.breaker.allow(now) {
-		l.end()
-		return
-	}
-	l.begin(c)
-	c.d.slots[c.index].state = slotPutting
-	p := t.newPut([]span{{d: c.d, lo: c.index, hi: c.index + 1}}, 1)
-	p.chance = true
-	w := slices.MinFunc(t.idle, func(a, b *writer) int { return a.number - b.number })
-	t.idle = slices.DeleteFunc(t.idle, func(x *writer) bool { return x == w })
-	t.launch(ctx, w, p)
 }

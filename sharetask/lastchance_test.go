@@ -59,7 +59,7 @@ func TestLastChancesArePutAloneInOrder(t *testing.T) {
 // TestLastChancesOfAWorkerTakeTurns.
 func TestLastChancesOfAWorkerTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turn := make(chan struct{}, 1)
+		turn := NewTurn()
 		var flying atomic.Int64
 		done := make(chan error, 3)
 		var sources []*fakeSource

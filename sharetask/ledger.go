@@ -38,6 +38,7 @@ type trouble struct {
 	kills    int       // Puts of it alone whose result is unknown.
 	unknown  bool      // One of them ended without a result.
 	since    time.Time // End of the first of them.
+	last     time.Time // End of the last of them.
 }
 
 // span is a run of records of one delivery, by index: lo to hi-1.
@@ -334,6 +335,20 @@ func (d *delivery) deliveryCount(i int32) int {
 // killed reports whether record i was in a put whose result is unknown.
 func (d *delivery) killed(i int32) bool { return d.troubles[i] != nil && d.troubles[i].unknown }
 
+// oldest returns since when the record longest held is; zero without one. The
+// first delivery of a partition is its oldest, but for those made of survivors.
+func (l *ledger) oldest() time.Time {
+	var oldest time.Time
+	for _, p := range l.partitions {
+		for _, d := range p.deliveries {
+			if oldest.IsZero() || d.since.Before(oldest) {
+				oldest = d.since
+			}
+		}
+	}
+	return oldest
+}
+
 // heldSince returns the deliveries that came, or were held through a failure at
 // from, before until.
 func (l *ledger) heldSince(from, until time.Time) []*delivery {
@@ -394,9 +409,10 @@ func (l *ledger) releaseAll() {
 	}
 }
 
-// failed notes a failed put of record i and returns what is known of it.
-func (d *delivery) failed(i int32, now time.Time) *trouble {
-	tr := d.troubles[i]
+// failed notes a failed put of record i and returns what is known of it, and
+// when it had failed before.
+func (d *delivery) failed(i int32, now time.Time) (tr *trouble, before time.Time) {
+	tr = d.troubles[i]
 	if tr == nil {
 		if d.troubles == nil {
 			d.troubles = map[int32]*trouble{}
@@ -405,7 +421,8 @@ func (d *delivery) failed(i int32, now time.Time) *trouble {
 		d.troubles[i] = tr
 	}
 	tr.attempts++
-	return tr
+	before, tr.last = tr.last, now
+	return tr, before
 }
 
 // revoke marks the partition as being taken away and returns its deliveries.

@@ -34,7 +34,7 @@ func (t *Task) loop(ctx context.Context) error {
 			t.work(puts, now)
 		}
 		if t.stopping && closed == nil && events != nil && len(t.flying) == 0 && t.letterJob == nil {
-			closed = make(chan error, 1)
+			closed, t.closing = make(chan error, 1), true
 			closeCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), t.stopBy)
 			defer cancel()
 			go func() { closed <- src.Close(closeCtx) }()
@@ -43,7 +43,7 @@ func (t *Task) loop(ctx context.Context) error {
 			cancelPuts()
 			closing = time.Time{}
 		}
-		timer.Reset(t.sleep(now, closing))
+		timer.Reset(t.sleep(puts, now, closing, events != nil))
 
 		select {
 		case ev, ok := <-events:
@@ -60,6 +60,7 @@ func (t *Task) loop(ctx context.Context) error {
 			t.landed(p, time.Now())
 		case job := <-t.letterBack:
 			t.lettered(job, time.Now())
+		case <-t.chances.turn.came:
 		case <-t.asked:
 			t.pause(t.pausing.Load())
 		case <-stop:
@@ -100,9 +101,13 @@ func (t *Task) drain() {
 func (t *Task) work(ctx context.Context, now time.Time) {
 	t.startLetters(ctx, now)
 	if t.paused && !t.cfg.Ordered && t.failed == nil {
-		t.ledger.releaseAll()
+		t.releaseAll()
 	} else {
 		t.giveBack(now)
+	}
+	if !t.slowUntil.IsZero() && !now.Before(t.slowUntil) {
+		t.slowUntil = time.Time{}
+		t.show(now)
 	}
 	// Decisions first: a renewal of a record that is decided is refused, and
 	// room is made by what the source was told.
@@ -113,20 +118,19 @@ func (t *Task) work(ctx context.Context, now time.Time) {
 	if d := t.ledger.renewals(now); len(d) > 0 {
 		t.cfg.Source.Decide(d)
 	}
+	alone := t.alone(now)
 	t.request(now)
-	if t.moves() {
-		t.turnAt = time.Time{}
-		switch {
-		case t.breaker.wantsCheck(now) && len(t.idle) > 0:
-			t.breaker.check()
-			t.launch(ctx, t.takeIdle(0), t.newPut(nil, 0))
-		case t.chances.due(now):
-			t.dispatchChance(ctx, now)
-		default:
-			t.dispatch(ctx, now)
-		}
+	switch {
+	case !t.moves():
+	case t.breaker.wantsCheck(now) && len(t.idle) > 0 && t.slowUntil.IsZero():
+		t.breaker.check()
+		t.launch(ctx, t.takeIdle(0), t.newPut(nil, 0))
+	case alone:
+		t.dispatchChance(ctx, now)
+	default:
+		t.dispatch(ctx, now)
 	}
-	t.metrics.Open(t.ledger.records, t.ledger.bytes)
+	t.metrics.Open(t.ledger.records, t.ledger.bytes, t.ledger.oldest())
 }
 
 // moves reports whether the task acquires and puts.
@@ -151,11 +155,11 @@ func (t *Task) request(now time.Time) {
 	var room Room
 	switch {
 	case !t.moves():
-	case t.chances.due(now): // What comes meanwhile would die with them.
+	case t.chances.mine, t.chances.running: // What comes meanwhile would die with it.
 	default:
 		most := t.cfg.MaxOpenRecords
 		if t.breaker.opened {
-			most = min(most, t.breaker.room(now))
+			most = min(most, t.breaker.room())
 		}
 		room = Room{
 			Records: t.taken.Records + int64(most-t.ledger.records),
@@ -173,17 +177,32 @@ func (t *Task) noRoom() bool {
 	return t.room.Records <= t.taken.Records || t.room.Bytes <= t.taken.Bytes
 }
 
-// sleep returns how long nothing is to be done unless something happens.
-func (t *Task) sleep(now, closing time.Time) time.Duration {
+// releaseAll gives back all that waits, and forgets it.
+func (t *Task) releaseAll() {
+	t.ledger.releaseAll()
+	if t.ledger.records > 0 { // In puts, or dead letters are being written.
+		return
+	}
+	t.queue.clear()
+	t.suspects.list, t.blocked = nil, nil
+	t.chances.forget()
+}
+
+// sleep returns how long nothing is to be done unless something happens. Once
+// the source has ended, open is false, only puts are waited for.
+func (t *Task) sleep(ctx context.Context, now, closing time.Time, open bool) time.Duration {
 	next := now.Add(time.Hour)
 	earlier := func(at time.Time) {
 		if !at.IsZero() && at.Before(next) {
 			next = at
 		}
 	}
-	earlier(t.ledger.nextRenewal())
 	earlier(closing)
-	if len(t.letters) > 0 && t.letterJob == nil {
+	if !open {
+		return max(0, next.Sub(now))
+	}
+	earlier(t.ledger.nextRenewal())
+	if t.canWriteLetters(ctx) {
 		earlier(t.letterAt)
 	}
 	if t.moves() {
@@ -197,27 +216,22 @@ func (t *Task) sleep(now, closing time.Time) time.Duration {
 func (t *Task) wake(now time.Time) time.Time {
 	var times []time.Time
 	switch {
+	case !t.slowUntil.IsZero():
+		times = append(times, t.slowUntil)
 	case t.breaker.opened && !t.breaker.ready(now):
 		if !t.breaker.probing && len(t.idle) > 0 {
 			times = append(times, t.breaker.probeAt)
 		}
-	case t.chances.due(now):
-		if !t.turnAt.IsZero() {
-			times = append(times, t.turnAt)
-		} else if !t.chances.running && len(t.flying) == 0 {
-			times = append(times, t.chances.settled)
-		}
+	case t.chances.mine, t.chances.running: // Ends with an event.
 	case t.breaker.opened: // Ready: what is held has been put, or something has to come.
-		times = append(times, t.breaker.widens(t.ledger.records))
-	case now.Before(t.slowUntil):
-		times = append(times, t.slowUntil)
+		times = append(times, t.chances.wake(now))
 	case len(t.flying) < t.window:
-		times = append(times, t.queue.wake(t.idle), t.chances.wake())
+		times = append(times, t.queue.wake(t.idle), t.chances.wake(now))
 		if !t.isolating && len(t.idle) > 0 {
 			times = append(times, t.suspects.wake())
 		}
 	default:
-		times = append(times, t.chances.wake())
+		times = append(times, t.chances.wake(now))
 	}
 	times = append(times, t.nextGiveBack())
 	var next time.Time
@@ -232,13 +246,31 @@ func (t *Task) wake(now time.Time) time.Time {
 // dispatch gives idle writers what is ready to be put.
 func (t *Task) dispatch(ctx context.Context, now time.Time) {
 	probing := t.breaker.opened
-	if probing && !t.breaker.ready(now) || !probing && now.Before(t.slowUntil) {
+	if !t.slowUntil.IsZero() || probing && !t.breaker.ready(now) {
+		return
+	}
+	// Probes are of suspects and of others in turn, so that neither waits for
+	// one of the other kind that never succeeds.
+	if probing && t.doubted && t.dispatchSuspect(ctx, now) {
+		t.doubted = false
 		return
 	}
 	if !probing || t.queue.shared.records == 0 { // The probe is of what was not tried yet, if there is any.
 		t.queue.due(now, probing)
 	}
-	full := t.full || probing || t.noRoom()
+	launched := t.dispatchReady(ctx, now)
+	if probing && !launched { // What was there is no longer ours.
+		t.queue.due(now, true)
+		launched = t.dispatchReady(ctx, now)
+	}
+	t.doubted = launched
+	t.dispatchSuspect(ctx, now)
+}
+
+// dispatchReady gives idle writers what is in the queue, and reports whether
+// there was anything.
+func (t *Task) dispatchReady(ctx context.Context, now time.Time) (launched bool) {
+	full := t.full || t.breaker.opened || t.noRoom()
 	for i := 0; i < len(t.idle) && len(t.flying) < t.window && t.breaker.mayPut(now); {
 		if !t.queue.ready(t.idle[i].number, now, full) {
 			i++
@@ -253,16 +285,25 @@ func (t *Task) dispatch(ctx context.Context, now time.Time) {
 		p.apart = n == 1 && t.cfg.Ordered && spans[0].d.killed(spans[0].lo)
 		t.breaker.allow(now)
 		t.launch(ctx, t.takeIdle(i), p)
+		launched = true
 	}
-	t.dispatchSuspect(ctx, now)
+	return launched
 }
 
-// dispatchSuspect puts suspects, one put at a time so that the others go on.
-func (t *Task) dispatchSuspect(ctx context.Context, now time.Time) {
+// dispatchSuspect puts suspects, one put at a time so that the others go on,
+// and reports whether it put any.
+func (t *Task) dispatchSuspect(ctx context.Context, now time.Time) bool {
 	for len(t.idle) > 0 && !t.isolating && t.breaker.mayPut(now) {
-		s := t.suspects.next(now, t.breaker.opened)
+		s := t.suspects.next(now, t.breaker.success, t.breaker.opened)
 		if s == nil {
-			return
+			return false
+		}
+		if s.proven(t.breaker.success) {
+			if t.ratio.add(0, t.convict(s, true, true, now)) {
+				t.fail(t.ratio.err(s.err))
+				return false
+			}
+			continue
 		}
 		if !s.claim() {
 			continue
@@ -272,7 +313,9 @@ func (t *Task) dispatchSuspect(ctx context.Context, now time.Time) {
 		t.breaker.allow(now)
 		t.isolating = true
 		t.launch(ctx, t.takeIdle(len(t.idle)-1), p)
+		return true
 	}
+	return false
 }
 
 // takeIdle takes the idle writer at i.
@@ -342,18 +385,21 @@ func (t *Task) acquired(ev *Acquired) {
 	t.enter(d, now)
 }
 
-// putting reports whether an older delivery of a record of d is in a put.
+// putting reports whether an older delivery of a record of d is in a put, or its
+// dead letter is being written.
 func (t *Task) putting(d *delivery) bool {
 	first, last := d.Records[0].Offset, d.Records[len(d.Records)-1].Offset
+	overlaps := func(o *delivery, lo, hi int32) bool {
+		return o != d && o.TopicPartition == d.TopicPartition && o.Records[lo].Offset <= last && o.Records[hi].Offset >= first
+	}
 	for p := range t.flying {
 		for _, s := range p.spans {
-			if s.d != d && s.d.TopicPartition == d.TopicPartition &&
-				s.d.Records[s.lo].Offset <= last && s.d.Records[s.hi-1].Offset >= first {
+			if overlaps(s.d, s.lo, s.hi-1) {
 				return true
 			}
 		}
 	}
-	return false
+	return t.letterJob != nil && slices.ContainsFunc(t.letterJob.letters, func(l letter) bool { return overlaps(l.d, l.index, l.index) })
 }
 
 // unblock enters the deliveries that need wait no more.
@@ -390,25 +436,30 @@ func (t *Task) enter(d *delivery, now time.Time) {
 			}
 		}
 	}
-	if t.cfg.MaxDeliveryCount > 0 {
-		for i := range d.DeliveryCounts {
-			t.delivered(d, int32(i), int(d.DeliveryCounts[i]), now)
+	again, last := 0, len(t.chances.list)
+	for i := range d.DeliveryCounts {
+		if count := int(d.DeliveryCounts[i]); count > 1 {
+			again++
+			t.delivered(d, int32(i), count, now)
 		}
+	}
+	if again > 0 {
+		t.metrics.Redelivered(again, len(t.chances.list)-last)
 	}
 	if d.open > 0 {
 		t.queue.push(d, now)
 	}
 }
 
-// delivered looks at how often record i of d was delivered.
+// delivered decides about record i of d, which was delivered before.
 func (t *Task) delivered(d *delivery, i int32, count int, now time.Time) {
 	switch {
-	case count <= 1 || d.slots[i].state != slotBuffered:
+	case t.cfg.MaxDeliveryCount == 0 || d.slots[i].state != slotBuffered:
 	case count > t.cfg.MaxDeliveryCount:
 		t.giveUp(d, i, StagePut, "deliveries exhausted", nil)
 	case t.chances.wants(count):
 		d.slots[i].state = slotWaiting
-		t.chances.add(d, i, now)
+		t.chances.add(newChance(d, i, now))
 		t.chances.settled = now.Add(settleTime)
 	}
 }
@@ -417,7 +468,7 @@ func (t *Task) delivered(d *delivery, i int32, count int, now time.Time) {
 // other.
 func (t *Task) lost(ev *Lost) {
 	n := t.ledger.lost(ev)
-	t.metrics.Lost(n)
+	t.metrics.Lost(n, ev.Verdict == Renew)
 	if ev.Cause != nil && (n > 0 || ev.Verdict != 0) {
 		t.log.Warn("records lost, they will be delivered again", "topic", ev.Topic, "partition", ev.Partition,
 			"records", n, "verdict", ev.Verdict.String(), "err", ev.Cause)
@@ -453,7 +504,7 @@ func (t *Task) giveBack(now time.Time) {
 // nextGiveBack returns when the next record is to be given back; zero means
 // never.
 func (t *Task) nextGiveBack() time.Time {
-	if t.cfg.HoldTimeout == 0 || t.cfg.Ordered || !t.breaker.opened || t.breaker.since.IsZero() || t.stopping || t.failed != nil {
+	if t.cfg.HoldTimeout == 0 || t.cfg.MaxDeliveryCount == 1 || t.cfg.Ordered || !t.breaker.opened || t.breaker.since.IsZero() || t.stopping || t.failed != nil {
 		return time.Time{}
 	}
 	since := t.ledger.oldestFirst(t.breaker.since)

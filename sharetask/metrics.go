@@ -7,10 +7,15 @@ import "time"
 type Metrics interface {
 	// Acquired counts records handed to the task.
 	Acquired(n int)
+	// Redelivered counts those of them that were delivered before, and of
+	// these the ones at their last chance: one or two deliveries from
+	// MaxDeliveryCount.
+	Redelivered(n, lastChance int)
 	// Acknowledged counts decisions the broker confirmed.
 	Acknowledged(v Verdict, n int)
-	// Lost counts records whose lock or session was lost.
-	Lost(n int)
+	// Lost counts records whose lock or session was lost; renewal says that
+	// the broker refused to renew a lock.
+	Lost(n int, renewal bool)
 	// Put observes one call of a sink's Put: its records, how long it took,
 	// and whether it returned an error.
 	Put(records int, took time.Duration, failed bool)
@@ -23,19 +28,24 @@ type Metrics interface {
 	DeadLetterFailed(n int)
 	// Dropped counts records given up on without a dead letter queue.
 	Dropped(cause string, n int)
-	// Open gives the records and bytes held now.
-	Open(records, bytes int)
+	// Open gives the records and bytes held now, and since when the oldest is;
+	// the zero time without one.
+	Open(records, bytes int, oldest time.Time)
+	// Down gives whether the target is taken to be down.
+	Down(down bool)
 }
 
 // noMetrics counts nothing.
 type noMetrics struct{}
 
 func (noMetrics) Acquired(int)                 {}
+func (noMetrics) Redelivered(int, int)         {}
 func (noMetrics) Acknowledged(Verdict, int)    {}
-func (noMetrics) Lost(int)                     {}
+func (noMetrics) Lost(int, bool)               {}
 func (noMetrics) Put(int, time.Duration, bool) {}
 func (noMetrics) Retried(int)                  {}
 func (noMetrics) DeadLettered(string, int)     {}
 func (noMetrics) DeadLetterFailed(int)         {}
 func (noMetrics) Dropped(string, int)          {}
-func (noMetrics) Open(int, int)                {}
+func (noMetrics) Open(int, int, time.Time)     {}
+func (noMetrics) Down(bool)                    {}

@@ -183,13 +183,14 @@ func TestARecordThatFailsFirstDoesNotStopAllForEver(t *testing.T) {
 				}
 				return s, nil
 			}
+			go src.grow(1000)
 			if _, err := runFor(t, cfg, 40*time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			got := src.verdicts()
-			want := 50
+			want := 1050
 			if name == "unavailable" {
-				want = 49 // Says that it is the target: held, while the others go on.
+				want = 1049 // Says that it is the target: held, while the others go on.
 			}
 			if got[Accept] != want {
 				t.Errorf("%s: got %v and letters %v, want %d accepted", name, got, letters.offsets(), want)

@@ -263,6 +263,9 @@ func (q *queue) done(spans []span) {
 	}
 }
 
+// clear drops all that is in no order.
+func (q *queue) clear() { q.shared, q.waiting = lane{writer: -1}, nil }
+
 // forget drops the lane of a partition that is no longer ours.
 func (q *queue) forget(tp TopicPartition) {
 	if l := q.lanes[tp]; l != nil && !l.busy {

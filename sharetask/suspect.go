@@ -23,12 +23,15 @@ type suspect struct {
 	spans   []span
 	records int
 	at      time.Time // Not put before.
-	// failedAt is when they last failed alone in their sink, or what they are
-	// part of did.
+	// failedAt is when a single record last failed alone in its sink; zero once
+	// that is held against it.
 	failedAt time.Time
-	fails    int   // Puts alone in a sink that failed.
-	kills    int   // Of a single record: those held against it.
-	err      error // The last failure.
+	// lastTry says that it was retried for long enough in company: if it fails
+	// alone as well, that was it.
+	lastTry bool
+	fails   int   // Puts alone in a sink that failed.
+	kills   int   // Of a single record: those held against it.
+	err     error // The last failure.
 }
 
 // split returns s in up to splitParts parts, in order.
@@ -38,7 +41,7 @@ func (s *suspect) split() []*suspect {
 	spans := slices.Clone(s.spans)
 	left := s.records
 	for k := parts; k > 0; k-- {
-		part := &suspect{at: s.at, failedAt: s.failedAt, fails: s.fails, err: s.err}
+		part := &suspect{at: s.at, fails: s.fails, err: s.err}
 		want := (left + k - 1) / k
 		for part.records < want {
 			first := &spans[0]
@@ -67,11 +70,11 @@ func (s *suspects) put(parts []*suspect, front bool) {
 	s.list = append(s.list, parts...)
 }
 
-// next removes and returns the first that is due; nil without one. all makes all
-// due.
-func (s *suspects) next(now time.Time, all bool) *suspect {
+// next removes and returns the first that is due, or whose failure is proven;
+// nil without one. all makes all due.
+func (s *suspects) next(now, success time.Time, all bool) *suspect {
 	for i, x := range s.list {
-		if all || !x.at.After(now) {
+		if all || !x.at.After(now) || x.proven(success) {
 			s.list = slices.Delete(s.list, i, i+1)
 			return x
 		}
@@ -79,7 +82,7 @@ func (s *suspects) next(now time.Time, all bool) *suspect {
 	return nil
 }
 
-// proven reports whether the last failure was theirs, not the target's:
+// proven reports whether the last failure was its own, not the target's:
 // something else succeeded after it.
 func (s *suspect) proven(success time.Time) bool {
 	return !s.failedAt.IsZero() && success.After(s.failedAt)

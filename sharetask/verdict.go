@@ -54,6 +54,11 @@ type failure struct {
 	leaving   bool          // Whether the partition is being taken away.
 }
 
+// transient reports whether r says that only this record was not written now.
+func transient(r pluginapi.Result) bool {
+	return r.Outcome == pluginapi.Retry && (r.Err == nil || r.Err.Class == pluginapi.Transient || r.Err.Class == pluginapi.NoClass)
+}
+
 // judge is the one place where the fate of a record is decided
 // (docs/delivery.md has the table). It returns the action, for actRetry the
 // longest wait and whether it is to be drawn below it, and for actGiveUp the

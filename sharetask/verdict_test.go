@@ -62,7 +62,7 @@ func TestBreaker(t *testing.T) {
 		t.Fatal("open after two failures in a row, want three")
 	}
 	b.failed(now)
-	if !b.opened || !b.down() || b.allow(now) || b.room(now) != 0 {
+	if !b.opened || !b.down() || b.allow(now) || b.room() != 0 {
 		t.Fatal("want open, and no put and no room before the probe")
 	}
 	for i := range 20 { // Each probe fails; no wait is longer than Max.
@@ -70,7 +70,7 @@ func TestBreaker(t *testing.T) {
 			t.Fatalf("probe %d after %s", i, wait)
 		}
 		now = b.probeAt
-		if !b.wantsCheck(now) || b.allow(now) || b.room(now) != 0 {
+		if !b.wantsCheck(now) || b.allow(now) || b.room() != 0 {
 			t.Fatal("want a check before the probe")
 		}
 		b.check()
@@ -81,11 +81,12 @@ func TestBreaker(t *testing.T) {
 		if i%2 == 0 { // It fails.
 			b.failed(now)
 		} else {
-			b.passed()
-			if b.room(now) == 0 || !b.allow(now) {
+			b.passed(now, 1)
+			now = later(now, b.probeAt)
+			if b.room() == 0 || !b.allow(now) {
 				t.Fatal("want the probe allowed once the check passed")
 			}
-			if b.allow(now) || b.room(now) != 0 {
+			if b.allow(now) {
 				t.Fatal("want one probe at a time")
 			}
 			b.failed(now)
@@ -96,7 +97,8 @@ func TestBreaker(t *testing.T) {
 	}
 	now = b.probeAt
 	b.check()
-	b.passed()
+	b.passed(now, 1)
+	now = later(now, b.probeAt)
 	b.allow(now)
 	b.abandon()
 	if !b.allow(now) {
@@ -114,13 +116,13 @@ func TestBreakerWidens(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := testBreaker()
 	b.begin(now)
-	if b.down() || b.room(now) != 1 {
-		t.Fatalf("at the start room is %d, want 1 and no outage", b.room(now))
+	if b.down() || b.room() != 1 {
+		t.Fatalf("at the start room is %d, want 1 and no outage", b.room())
 	}
 	b.allow(now)
 	b.inconclusive()
-	if b.room(now) != 2 {
-		t.Errorf("after a probe that says nothing room is %d, want 2", b.room(now))
+	if b.room() != 2 {
+		t.Errorf("after a probe that says nothing room is %d, want 2", b.room())
 	}
 	b = testBreaker()
 	b.begin(now)
@@ -131,9 +133,9 @@ func TestBreakerWidens(t *testing.T) {
 		now = b.probeAt
 		if b.wantsCheck(now) {
 			b.check()
-			b.passed()
+			b.passed(now, 1)
 		}
-		if n := b.room(now); len(rooms) == 0 || rooms[len(rooms)-1] != n {
+		if n := b.room(); len(rooms) == 0 || rooms[len(rooms)-1] != n {
 			rooms = append(rooms, n)
 		}
 	}

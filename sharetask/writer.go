@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice/pluginapi"
@@ -18,7 +19,7 @@ type put struct {
 	records int
 	suspect *suspect // What it puts is one: by a sink that is apart.
 	apart   bool     // Put by a sink that is apart.
-	chance  bool     // Its record is at its last chance.
+	chance  *suspect // Its record is at its last chance.
 	// ctx bounds the writer's work on this put; cancel ends it early, when all
 	// its records are lost or a stop has no more time for it.
 	ctx    context.Context
@@ -27,15 +28,17 @@ type put struct {
 	abandoned bool
 
 	// Set by the writer.
-	results  []pluginapi.Result // One per record, in the order of spans.
-	failures []stageFailure     // Records that were not put, in order.
-	err      error              // What Put returned, or why it was not called.
-	putAt    time.Time
-	took     time.Duration
-	sent     int    // Records handed to the sink.
-	process  uint64 // The sink's.
-	crashed  bool   // The sink is gone by itself: it was not that its time was over.
-	checked  bool   // It crashed a sink that was apart, and a fresh one's Check succeeded.
+	results   []pluginapi.Result // One per record, in the order of spans.
+	failures  []stageFailure     // Records that were not put, in order.
+	err       error              // What Put returned, or why it was not called.
+	putAt     time.Time
+	took      time.Duration
+	sent      int    // Records handed to the sink.
+	process   uint64 // The sink's.
+	cancelled bool   // The task ended it.
+	gone      bool   // The sink is of no more use.
+	crashed   bool   // It is gone by itself: it was not that its time was over.
+	checked   bool   // It crashed a sink that was apart, and a fresh one's Check succeeded.
 }
 
 // stageFailure is a record that failed before the sink saw it.
@@ -48,17 +51,20 @@ type stageFailure struct {
 // writer owns one sink and calls it from its goroutine, and for suspects
 // another one that is apart.
 type writer struct {
-	number   int
-	convert  Converter // Nil: bytes as they are.
-	metrics  Metrics
-	timeout  time.Duration // put_timeout.
-	canCheck bool          // Check asks the target.
+	number  int
+	convert Converter // Nil: bytes as they are.
+	metrics Metrics
+	timeout time.Duration // put_timeout.
+	// startTimeout bounds making, starting and checking a sink.
+	startTimeout time.Duration
+	canCheck     bool // Check asks the target.
 
 	puts chan *put // Closed to stop.
 
 	// Owned by the writer's goroutine.
 	own     seat
 	apart   seat
+	leaving sync.WaitGroup // Sinks that were apart and are being stopped.
 	batch   []pluginapi.Record
 	results []pluginapi.Result
 	sent    []pluginapi.Result
@@ -125,13 +131,33 @@ func (s *seat) stop(ctx context.Context) error {
 
 // stop stops the writer's sinks.
 func (w *writer) stop(ctx context.Context) error {
-	return errors.Join(w.own.stop(ctx), w.apart.stop(ctx))
+	err := errors.Join(w.own.stop(ctx), w.apart.stop(ctx))
+	w.leaving.Wait()
+	return err
+}
+
+// leave stops the sink that is apart, whose suspects are through, while the
+// writer goes on.
+func (w *writer) leave(ctx context.Context) {
+	if w.apart.sink == nil {
+		return
+	}
+	old := w.apart
+	w.apart.sink, w.apart.started = nil, false
+	w.leaving.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.startTimeout)
+		defer cancel()
+		if err := old.stop(ctx); err != nil {
+			old.log.Debug("stop of a sink that was apart", "err", err)
+		}
+	})
 }
 
 // run executes puts until the channel is closed. Each ends in done.
 func (w *writer) run(done chan<- *put) {
 	for p := range w.puts {
 		w.put(p.ctx, p)
+		p.cancelled = p.ctx.Err() != nil
 		p.cancel()
 		done <- p
 	}
@@ -144,15 +170,18 @@ func (w *writer) put(ctx context.Context, p *put) {
 	at := &w.own
 	if p.apart {
 		at = &w.apart
-	} else if err := w.apart.stop(ctx); err != nil { // Its suspects are through.
-		w.apart.log.Debug("stop of a sink that was apart", "err", err)
+	} else {
+		w.leave(ctx)
 	}
 	p.results = grown(&w.results, p.records)
-	if p.err = at.ensure(ctx); p.err != nil {
+	startCtx, started := context.WithTimeout(ctx, w.startTimeout)
+	p.err = at.ensure(startCtx)
+	started()
+	if p.err != nil {
 		return
 	}
 	if p.records == 0 {
-		checkCtx, cancel := context.WithTimeout(ctx, w.timeout)
+		checkCtx, cancel := context.WithTimeout(ctx, w.startTimeout)
 		defer cancel()
 		if p.err = at.sink.Check(checkCtx); p.err != nil {
 			p.err = fmt.Errorf("check sink: %w", p.err)
@@ -173,7 +202,7 @@ func (w *writer) put(ctx context.Context, p *put) {
 	w.metrics.Put(len(batch), p.took, p.err != nil)
 	if at.sink.Gone() {
 		w.batch = nil // The sink may still be reading it.
-		p.crashed = putCtx.Err() == nil
+		p.gone, p.crashed = true, putCtx.Err() == nil
 	}
 	if w.index != nil {
 		for i, r := range sent {
@@ -182,7 +211,7 @@ func (w *writer) put(ctx context.Context, p *put) {
 	}
 	if p.crashed && p.apart && w.canCheck {
 		// Whether it was the records or the target: the target tells.
-		checkCtx, cancel := context.WithTimeout(ctx, w.timeout)
+		checkCtx, cancel := context.WithTimeout(ctx, w.startTimeout)
 		defer cancel()
 		p.checked = at.ensure(checkCtx) == nil && at.sink.Check(checkCtx) == nil
 	}

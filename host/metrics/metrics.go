@@ -25,7 +25,8 @@ type Registry struct {
 	letters, dropped                                *prometheus.CounterVec
 	putSeconds, putRecords                          *prometheus.HistogramVec
 	openRecords, openBytes, running, degraded       *prometheus.GaugeVec
-	restarts                                        *prometheus.CounterVec
+	restarts, redelivered, lastChances, unrenewed   *prometheus.CounterVec
+	oldest, down                                    *prometheus.GaugeVec
 	vectors                                         []vector
 }
 
@@ -51,6 +52,9 @@ func New(version, commit string) *Registry {
 	r.rejected = r.counter("sluice_records_rejected_total", "Records whose reject the broker confirmed.")
 	r.renewed = r.counter("sluice_records_renewed_total", "Record locks whose renewal the broker confirmed.")
 	r.lost = r.counter("sluice_records_lost_total", "Records whose lock or session was lost; they are delivered again.")
+	r.redelivered = r.counter("sluice_records_redelivered_total", "Records handed to the task that were delivered before.")
+	r.lastChances = r.counter("sluice_records_last_chance_total", "Records handed to the task that are at most one delivery from max_delivery_count; they are put alone.")
+	r.unrenewed = r.counter("sluice_renewals_failed_total", "Record locks the broker refused to renew.")
 	r.retried = r.counter("sluice_records_retried_total", "Records held to be put again.")
 	r.putErrors = r.counter("sluice_put_errors_total", "Puts that returned an error.")
 	r.letterFailures = r.counter("sluice_dead_letter_failures_total", "Dead letters that could not be written and are tried again.")
@@ -63,6 +67,8 @@ func New(version, commit string) *Registry {
 		[]float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000})
 	r.openRecords = r.gauge("sluice_records_open", "Records held and not decided.")
 	r.openBytes = r.gauge("sluice_records_open_bytes", "Bytes of keys, values and headers held.")
+	r.oldest = r.gauge("sluice_oldest_open_timestamp_seconds", "When the record that is held longest was handed to the task, as Unix time; 0 if none is held.")
+	r.down = r.gauge("sluice_target_down", "1 while the target is taken to be down: nothing is acquired, and one put or check at a time is tried.")
 	r.running = r.gauge("sluice_task_running", "1 while the task runs, 0 while it starts or has failed.")
 	r.degraded = r.gauge("sluice_task_degraded", "1 while the task runs but its target does not take records.")
 	return r
@@ -121,6 +127,11 @@ func (r *Registry) Task(connector string, first, tasks int) *Task {
 			sharetask.Renew:   r.renewed.WithLabelValues(l...),
 		},
 		lost:           r.lost.WithLabelValues(l...),
+		redelivered:    r.redelivered.WithLabelValues(l...),
+		lastChances:    r.lastChances.WithLabelValues(l...),
+		unrenewed:      r.unrenewed.WithLabelValues(l...),
+		oldest:         r.oldest.WithLabelValues(l...),
+		down:           r.down.WithLabelValues(l...),
 		retried:        r.retried.WithLabelValues(l...),
 		putErrors:      r.putErrors.WithLabelValues(l...),
 		letterFailures: r.letterFailures.WithLabelValues(l...),
@@ -145,6 +156,9 @@ type Task struct {
 	verdicts                           map[sharetask.Verdict]prometheus.Counter
 	acquired, lost, retried, putErrors prometheus.Counter
 	letterFailures, restarts           prometheus.Counter
+	redelivered, lastChances           prometheus.Counter
+	unrenewed                          prometheus.Counter
+	oldest, down                       prometheus.Gauge
 	putSeconds, putRecords             prometheus.Observer
 	openRecords, openBytes             prometheus.Gauge
 	running, degraded                  []prometheus.Gauge // One of each task.
@@ -162,8 +176,20 @@ func (t *Task) Acknowledged(v sharetask.Verdict, n int) {
 	}
 }
 
+// Redelivered counts records that were delivered before, and those at their
+// last chance.
+func (t *Task) Redelivered(n, lastChance int) {
+	t.redelivered.Add(float64(n))
+	t.lastChances.Add(float64(lastChance))
+}
+
 // Lost counts records whose lock or session was lost.
-func (t *Task) Lost(n int) { t.lost.Add(float64(n)) }
+func (t *Task) Lost(n int, renewal bool) {
+	t.lost.Add(float64(n))
+	if renewal {
+		t.unrenewed.Add(float64(n))
+	}
+}
 
 // Put observes one put.
 func (t *Task) Put(records int, took time.Duration, failed bool) {
@@ -190,8 +216,16 @@ func (t *Task) Dropped(cause string, n int) {
 	t.registry.dropped.WithLabelValues(t.labels[0], t.labels[1], cause).Add(float64(n))
 }
 
-// Open gives the records and bytes held now.
-func (t *Task) Open(records, bytes int) {
+// Down gives whether the target is taken to be down.
+func (t *Task) Down(down bool) { t.down.Set(number(down)) }
+
+// Open gives the records and bytes held now, and since when the oldest is.
+func (t *Task) Open(records, bytes int, oldest time.Time) {
+	seconds := 0.0
+	if !oldest.IsZero() {
+		seconds = float64(oldest.UnixMilli()) / 1000
+	}
+	t.oldest.Set(seconds)
 	t.openRecords.Set(float64(records))
 	t.openBytes.Set(float64(bytes))
 }

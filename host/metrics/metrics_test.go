@@ -39,7 +39,11 @@ func TestEachCallCountsInItsOwnMetric(t *testing.T) {
 		{"rejected", func(t *Task) { t.Acknowledged(sharetask.Reject, 2) }, []string{"sluice_records_rejected_total" + l + " 2"}},
 		{"renewed", func(t *Task) { t.Acknowledged(sharetask.Renew, 2) }, []string{"sluice_records_renewed_total" + l + " 2"}},
 		{"no verdict", func(t *Task) { t.Acknowledged(0, 2) }, []string{"sluice_records_accepted_total" + l + " 0"}},
-		{"lost", func(t *Task) { t.Lost(4) }, []string{"sluice_records_lost_total" + l + " 4"}},
+		{"lost", func(t *Task) { t.Lost(4, false) }, []string{"sluice_records_lost_total" + l + " 4", "sluice_renewals_failed_total" + l + " 0"}},
+		{"renewal refused", func(t *Task) { t.Lost(4, true) }, []string{"sluice_records_lost_total" + l + " 4", "sluice_renewals_failed_total" + l + " 4"}},
+		{"delivered again", func(t *Task) { t.Redelivered(4, 1) }, []string{"sluice_records_redelivered_total" + l + " 4", "sluice_records_last_chance_total" + l + " 1"}},
+		{"target down", func(t *Task) { t.Down(true) }, []string{"sluice_target_down" + l + " 1"}},
+		{"target up", func(t *Task) { t.Down(true); t.Down(false) }, []string{"sluice_target_down" + l + " 0"}},
 		{"put", func(t *Task) { t.Put(500, 250*time.Millisecond, false) }, []string{
 			"sluice_put_duration_seconds_sum" + l + " 0.25", "sluice_put_batch_records_sum" + l + " 500", "sluice_put_errors_total" + l + " 0",
 		}},
@@ -48,7 +52,10 @@ func TestEachCallCountsInItsOwnMetric(t *testing.T) {
 		{"dead letters", func(t *Task) { t.DeadLettered("reject", 4) }, []string{`sluice_dead_letters_total{cause="reject",connector="c",task="3"} 4`}},
 		{"dead letters that fail", func(t *Task) { t.DeadLetterFailed(4) }, []string{"sluice_dead_letter_failures_total" + l + " 4"}},
 		{"dropped", func(t *Task) { t.Dropped("reject", 4) }, []string{`sluice_records_dropped_total{cause="reject",connector="c",task="3"} 4`}},
-		{"open", func(t *Task) { t.Open(4, 400) }, []string{"sluice_records_open" + l + " 4", "sluice_records_open_bytes" + l + " 400"}},
+		{"open", func(t *Task) { t.Open(4, 400, time.UnixMilli(1500)) }, []string{
+			"sluice_records_open" + l + " 4", "sluice_records_open_bytes" + l + " 400", "sluice_oldest_open_timestamp_seconds" + l + " 1.5",
+		}},
+		{"nothing open", func(t *Task) { t.Open(0, 0, time.Time{}) }, []string{"sluice_oldest_open_timestamp_seconds" + l + " 0"}},
 		{"restarted", func(t *Task) { t.Restarted() }, []string{"sluice_task_restarts_total" + l + " 1"}},
 		{"degraded", func(t *Task) { t.State(true, true) }, []string{"sluice_task_running" + l + " 1", "sluice_task_degraded" + l + " 1"}},
 	} {

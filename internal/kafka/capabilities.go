@@ -54,7 +54,10 @@ type Capabilities struct {
 
 	Lock           Bounds // In milliseconds.
 	DeliveryCounts Bounds
-	MaxRecordLocks Bounds
+	// DefaultDeliveryLimit is the limit of groups that do not set it, or
+	// cannot; 0 where the broker does not tell.
+	DefaultDeliveryLimit int
+	MaxRecordLocks       Bounds
 }
 
 // Capabilities asks every broker. What the ACLs hide is left unknown.
@@ -110,6 +113,7 @@ func (a *Admin) bounds(ctx context.Context, c *Capabilities) error {
 		}
 		return Bounds{Min: low, Max: high}
 	}
+	c.DefaultDeliveryLimit, _ = strconv.Atoi(broker["group.share.delivery.count.limit"])
 	c.Lock = read("group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms")
 	c.DeliveryCounts = read("group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit")
 	c.MaxRecordLocks = read("group.share.min.partition.max.record.locks", "group.share.max.partition.max.record.locks")

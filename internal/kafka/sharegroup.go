@@ -241,7 +241,9 @@ func (p *Prepared) fill(done applied, c Capabilities) {
 		return n
 	}
 	p.Lock = time.Duration(number(SettingLock)) * time.Millisecond
-	p.DeliveryLimit = number(SettingDeliveryLimit)
+	if p.DeliveryLimit = number(SettingDeliveryLimit); p.DeliveryLimit == 0 {
+		p.DeliveryLimit = c.DefaultDeliveryLimit
+	}
 	p.MaxRecordLocks = number(SettingMaxRecordLocks)
 	p.Isolation = strings.ToLower(done.values[SettingIsolation])
 	// Before 4.3 there is no such config, and renewal cannot be forbidden.

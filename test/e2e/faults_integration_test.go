@@ -108,6 +108,7 @@ func TestOutageOfTwoMinutesDeadLettersNothing(t *testing.T) {
   sink = "builtin:http"
   share {
     acquisition_lock_timeout = "15s"
+    hold_timeout             = "30s"
   }
   retry {
     max = "5s"
@@ -126,10 +127,14 @@ func TestOutageOfTwoMinutesDeadLettersNothing(t *testing.T) {
 	if s, ok := w.status(t.Context(), "c"); !ok || s.Tasks[0].State != "RUNNING" || s.Tasks[0].Degraded == "" {
 		t.Errorf("status in the outage is %+v, want RUNNING and degraded", s)
 	}
+	// Nothing was known of the target: one record was acquired to try it, given back once after hold_timeout, and held from then on.
+	if acquired, open := w.metric("sluice_records_acquired_total"), w.metric("sluice_records_open"); acquired != 2 || open != 1 {
+		t.Errorf("in the outage records were delivered %v times and %v are held, want 2 and 1", acquired, open)
+	}
 	down.Store(false)
 	await(t, 2*time.Minute, "every record arrives", func() bool { return dst.arrived() == n })
-	if got := w.metric("sluice_records_acquired_total"); got != n {
-		t.Errorf("%v records were delivered for %d produced: an outage spent deliveries", got, n)
+	if got := w.metric("sluice_records_acquired_total"); got != n+1 {
+		t.Errorf("%v deliveries for %d records produced, want one more: an outage spent deliveries", got, n)
 	}
 	if w.metric("sluice_records_renewed_total") == 0 {
 		t.Error("no lock was renewed")

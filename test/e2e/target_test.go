@@ -104,17 +104,19 @@ func (h *httpTarget) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	id, ok := idOf(body)
-	if !ok {
-		http.Error(w, "not a record of ours", http.StatusBadRequest)
-		return
-	}
 	code := http.StatusNoContent
-	if h.answer != nil {
-		code = h.answer(id)
-	}
-	if code < 300 && h.seen[id].Add(1) == 1 {
-		h.distinct.Add(1)
+	for line := range bytes.Lines(body) { // One, where each record is a request.
+		id, ok := idOf(line)
+		if !ok {
+			http.Error(w, "not a record of ours", http.StatusBadRequest)
+			return
+		}
+		if h.answer != nil {
+			code = h.answer(id)
+		}
+		if code < 300 && h.seen[id].Add(1) == 1 {
+			h.distinct.Add(1)
+		}
 	}
 	w.WriteHeader(code)
 }

@@ -43,6 +43,8 @@ func build() (string, error) {
 		{nil, []string{"build", "-o", filepath.Join(dir, "sluice"), "./cmd/sluice"}},
 		{nil, []string{"build", "-o", filepath.Join(plugins, "sluice-sink-file"), "./plugins/file/sluice-sink-file"}},
 		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"build", "-buildmode=c-shared", "-o", filepath.Join(plugins, "webhook.wasm"), "./examples/plugins/wasm-http"}},
+		{nil, []string{"build", "-o", filepath.Join(plugins, "sluice-sink-poison"), "./test/e2e/testdata/poison/process"}},
+		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"build", "-buildmode=c-shared", "-o", filepath.Join(plugins, "poison.wasm"), "./test/e2e/testdata/poison/wasm"}},
 	} {
 		cmd := exec.Command("go", c.args...)
 		cmd.Dir, cmd.Env = root, append(os.Environ(), c.env...)
@@ -181,6 +183,21 @@ func (w *worker) get(ctx context.Context, path string) ([]byte, bool) {
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	return body, err == nil && resp.StatusCode == http.StatusOK
+}
+
+// call makes a request without a body and returns the answer's code.
+func (w *worker) call(t *testing.T, method, path string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+w.listen+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
 }
 
 // metric sums a metric over its labels.

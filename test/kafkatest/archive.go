@@ -23,7 +23,8 @@ func WriteClassArchive(ctx context.Context, libs string) error {
 		return err
 	}
 	partial := archiveFile(libs) + ".partial"
-	c, err := start(ctx, libs, Options{JVMFlags: []string{"-Xshare:auto", "-XX:ArchiveClassesAtExit=" + partial}, training: true})
+	version := filepath.Base(filepath.Dir(libs)) // .../VERSION/libs
+	c, err := start(ctx, libs, Options{Version: version, JVMFlags: []string{"-Xshare:auto", "-XX:ArchiveClassesAtExit=" + partial}, training: true})
 	if err != nil {
 		return err
 	}

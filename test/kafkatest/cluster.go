@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -51,7 +52,7 @@ var process struct {
 // topics and groups of their own ([Cluster.Topic], [Cluster.CreateTopic]) and must not stop its broker.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
-	libs := findLibs(t)
+	libs := findLibs(t, Version)
 	process.once.Do(func() { process.shared, process.err = start(context.Background(), libs, Options{}) })
 	if process.err != nil {
 		t.Fatalf("start the shared Kafka broker: %v", process.err)
@@ -64,7 +65,7 @@ func Shared(t testing.TB) *Cluster {
 // New starts a cluster for this test alone and stops it when the test ends.
 func New(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	libs := findLibs(t)
+	libs := findLibs(t, cmp.Or(o.Version, Version))
 	c, err := start(t.Context(), libs, o)
 	if err != nil {
 		t.Fatalf("start Kafka: %v", err)
@@ -77,18 +78,18 @@ func New(t testing.TB, o Options) *Cluster {
 }
 
 // findLibs returns the folder of the jars, or ends the test: Java or the jars are missing.
-func findLibs(t testing.TB) string {
+func findLibs(t testing.TB, version string) string {
 	t.Helper()
 	if _, err := exec.LookPath("java"); err != nil {
 		require.Service(t, "kafka", `there is no "java" (17 or newer) on the path; "make test-deps" installs it`)
 	}
 	libs := os.Getenv("SLUICE_KAFKA_LIBS")
-	if libs == "" {
+	if libs == "" || version != Version {
 		root, err := moduleRoot()
 		if err != nil {
 			t.Fatalf("find Kafka's jars: %v", err)
 		}
-		libs = filepath.Join(root, ".cache", "kafka", Version, "libs")
+		libs = filepath.Join(root, ".cache", "kafka", version, "libs")
 	}
 	if jars, _ := filepath.Glob(filepath.Join(libs, "kafka_*.jar")); len(jars) == 0 {
 		require.Service(t, "kafka", fmt.Sprintf("no jars in %s; \"make test-deps\" fetches them", libs))

@@ -184,7 +184,7 @@ func TestSecureListeners(t *testing.T) {
 
 // A broker that cannot start says why at once: it is not waited for until the timeout.
 func TestBadPropertiesShowTheLog(t *testing.T) {
-	libs := findLibs(t)
+	libs := findLibs(t, Version)
 	_, err := start(t.Context(), libs, Options{Properties: map[string]string{"compression.type": "none-such"}})
 	if err == nil || !strings.Contains(err.Error(), "none-such") {
 		t.Errorf("error %v, want one with the broker's own words about none-such", err)
@@ -192,7 +192,7 @@ func TestBadPropertiesShowTheLog(t *testing.T) {
 }
 
 func TestFolderIsRemoved(t *testing.T) {
-	libs := findLibs(t)
+	libs := findLibs(t, Version)
 	c, err := start(t.Context(), libs, Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -8,8 +8,11 @@ import (
 	"strings"
 )
 
-// Version is the release of Apache Kafka the harness runs.
-const Version = "4.4.0"
+// Version is the release of Apache Kafka the harness runs; Old is the oldest that share groups are tried with.
+const (
+	Version = "4.4.0"
+	Old     = "4.2.0"
+)
 
 // Options say what cluster [New] makes. The zero value is one broker with a plaintext listener.
 type Options struct {
@@ -26,7 +29,10 @@ type Options struct {
 	// Users are names and passwords for the SASL mechanisms of Listeners: SCRAM and PLAIN know the same users.
 	Users map[string]string
 
-	// Features are the feature levels the storage is formatted with; those not named are share.version=2 and
+	// Version is the release to run: [Version] if empty, or [Old].
+	Version string
+
+	// Features are the feature levels the storage is formatted with; those not named are share.version=2 (1 with Old) and
 	// transaction.version=2. A level of 0 disables the feature.
 	Features map[string]int
 
@@ -98,6 +104,9 @@ func (o Options) heapMB() int {
 // features are the levels to format with, as arguments of Kafka's storage tool.
 func (o Options) features() []string {
 	levels := map[string]int{"share.version": 2, "transaction.version": 2}
+	if o.Version == Old {
+		levels["share.version"] = 1
+	}
 	maps.Copy(levels, o.Features)
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(levels)) {

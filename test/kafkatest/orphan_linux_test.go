@@ -19,7 +19,7 @@ func TestHoldABroker(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		t.Skip("the other half of TestBrokersEndWithAKilledProcess")
 	}
-	c, err := start(t.Context(), findLibs(t), Options{})
+	c, err := start(t.Context(), findLibs(t, Version), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestHoldABroker(t *testing.T) {
 
 // A test process that is killed runs no cleanup; the kernel ends its brokers, and the next start removes its folder.
 func TestBrokersEndWithAKilledProcess(t *testing.T) {
-	findLibs(t)
+	findLibs(t, Version)
 	// The child must not wait for the slot this process may hold.
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestHoldABroker$")
 	cmd.Env = append(os.Environ(), childVariable+"=1", "SLUICE_KAFKA_SLOTS=100")

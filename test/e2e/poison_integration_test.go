@@ -1,0 +1,314 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/test/kafkatest"
+)
+
+// TestARecordThatKillsItsSinkCostsOnlyItself in a plugin process and in a WASM module, by a crash (a trap) and by hanging: it is
+// dead-lettered once, with the cause; every other record is written, on its first delivery; another connector of the same
+// plugin notices nothing.
+func TestARecordThatKillsItsSinkCostsOnlyItself(t *testing.T) {
+	t.Parallel()
+	const n, others = 20_000, 2_000
+	bad := []int{0, 7_777, 19_999}
+	c := kafkatest.Shared(t)
+	for _, form := range []string{"process", "wasm"} {
+		for _, kind := range []string{"crash", "hang"} {
+			t.Run(form+"/"+kind, func(t *testing.T) {
+				topic, quiet, dlq := c.Topic(t, 6), c.Topic(t, 1), "dlq."+kafkatest.Name(t)
+				c.Produce(t, topic, 0, n, 200)
+				c.Produce(t, quiet, 0, others, 200)
+				dst, calm := newHTTPTarget(t), newHTTPTarget(t)
+				host := hostOfURL.FindStringSubmatch(dst.server.URL)[1]
+				calmHost := hostOfURL.FindStringSubmatch(calm.server.URL)[1]
+				w := newWorker(t, fmt.Sprintf(`
+kafka "main" {
+  bootstrap = [%q]
+}
+plugin "poison" {
+  sandbox {
+    allow_hosts = [%q, %q]
+  }
+}
+connector "c" {
+  topics         = [%q]
+  group_protocol = "share"
+  group_id       = %q
+  sink           = "%s:poison"
+  tasks          = 4
+  parallelism    = 4
+  put_timeout    = "1s"
+  retry {
+    max_elapsed = "5s" // The first record kills: more is let in to compare it with after this time.
+  }
+  dead_letter_queue {
+    topic = %q
+  }
+  config {
+    url = %q
+    %s  = ["%d", "%d", "%d"]
+  }
+}
+connector "quiet" {
+  topics         = [%q]
+  group_protocol = "share"
+  group_id       = %q
+  sink           = "%s:poison"
+  config {
+    url = %q
+  }
+}`, c.Bootstrap()[0], host, calmHost, topic, kafkatest.Name(t), form, dlq, dst.server.URL, kind, bad[0], bad[1], bad[2], quiet, kafkatest.Name(t), form, calm.server.URL))
+				w.start()
+				begin, produced := time.Now(), n
+				await(t, 3*time.Minute, "every good record arrives, every bad one is dead-lettered", func() bool {
+					// A failure is held against a record only once others succeed after it.
+					c.Produce(t, topic, produced, 1, 200)
+					produced++
+					_, ok := w.get(t.Context(), "/healthz")
+					return ok && dst.arrived() >= n-len(bad) && w.metric("sluice_dead_letters_total") == float64(len(bad)) && calm.arrived() == others
+				})
+				t.Logf("%d records with %d that %s in %.1fs", n, len(bad), kind, time.Since(begin).Seconds())
+				await(t, time.Minute, "the rest arrives", func() bool { return dst.arrived() == produced-len(bad) })
+				if got := int(w.metric("sluice_records_acquired_total")); got != produced+others {
+					t.Errorf("%v records were delivered for %d produced: some more than once", got, produced+others)
+				}
+				if body, _ := w.get(t.Context(), "/metrics"); !strings.Contains(string(body), `sluice_put_errors_total{connector="quiet",task="0"} 0`) {
+					t.Error("the other connector had failed puts")
+				}
+				w.stop()
+				var letters []int
+				for _, r := range c.ReadAll(t, dlq) {
+					id, err := kafkatest.ID(r.Value)
+					if err != nil {
+						t.Error(err)
+					}
+					letters = append(letters, id)
+					if h := headers(r); h["__sluice.errors.delivery.count"] != "1" || h["__connect.errors.stage"] != "TASK_PUT" || len(h["__connect.errors.exception.message"]) < 20 {
+						t.Errorf("dead letter %d has headers %v", id, h)
+					}
+				}
+				slices.Sort(letters)
+				if !slices.Equal(letters, bad) {
+					t.Errorf("dead letters %v, want %v", letters, bad)
+				}
+				most := 1 // A module dies alone; a process takes the puts of the other writers along, which may be stored.
+				if form == "process" {
+					most = 1 + 5*len(bad)
+				}
+				for id, k := range dst.counts(produced) {
+					if k > most {
+						t.Errorf("id %d came %d times", id, k)
+						break
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestARecordThatKillsTheWorker is dead-lettered alone, after the deliveries it may have; its neighbours are written.
+func TestARecordThatKillsTheWorker(t *testing.T) {
+	t.Parallel()
+	const n, poison = 2_000, 700
+	c := kafkatest.Shared(t)
+	topic, dlq := c.Topic(t, 1), "dlq."+kafkatest.Name(t) // A dead member keeps its partitions for 45 s.
+	c.Produce(t, topic, 0, n, 200)
+	dst := newHTTPTarget(t)
+	var deaths atomic.Int64
+	poisoned := make(chan struct{})
+	dst.answer = func(id int) int {
+		if id == poison {
+			poisoned <- struct{}{} // The worker dies while it waits for the answer.
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	}
+	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), fmt.Sprintf(`group_protocol = "share"
+  sink = "builtin:http"
+  parallelism = 4
+  dead_letter_queue {
+    topic = %q
+  }
+  config {
+    url = %q
+  }`, dlq, dst.server.URL)))
+	w.start()
+	await(t, 3*time.Minute, "every record arrives but the one that kills", func() bool {
+		select {
+		case <-poisoned:
+			deaths.Add(1)
+			w.kill()
+			w.start()
+		default:
+		}
+		_, ok := w.get(t.Context(), "/healthz")
+		return ok && dst.arrived() == n-1 && w.metric("sluice_dead_letters_total") == 1
+	})
+	w.stop()
+	letters := c.ReadAll(t, dlq)
+	if len(letters) != 1 || deaths.Load() != 5 {
+		t.Fatalf("%d dead letters after %d deaths, want 1 after 5", len(letters), deaths.Load())
+	}
+	if id, err := kafkatest.ID(letters[0].Value); err != nil || id != poison || headers(letters[0])["__connect.errors.exception.message"] != "deliveries exhausted" {
+		t.Errorf("dead letter %d, %v, %v", id, err, headers(letters[0]))
+	}
+}
+
+// TestAWorkerKilledTwelveTimes while it holds the same records: none is archived by the broker, all are written or dead-lettered.
+func TestAWorkerKilledTwelveTimes(t *testing.T) {
+	t.Parallel()
+	const n, kills = 600, 12
+	c := kafkatest.Shared(t)
+	topic, dlq := c.Topic(t, 1), "dlq."+kafkatest.Name(t)
+	c.Produce(t, topic, 0, n, 200)
+	dst := newHTTPTarget(t)
+	var up atomic.Bool
+	var taken atomic.Int64 // One record of each run, so that the worker opens up.
+	dst.answer = func(int) int {
+		if !up.Load() && taken.Add(1) > 1 {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	}
+	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), fmt.Sprintf(`group_protocol = "share"
+  sink = "builtin:http"
+  dead_letter_queue {
+    topic = %q
+  }
+  config {
+    url = %q
+  }`, dlq, dst.server.URL)))
+	for range kills {
+		taken.Store(0)
+		w.start()
+		await(t, time.Minute, "the worker holds what is left, or has dead-lettered it", func() bool {
+			_, ok := w.get(t.Context(), "/healthz")
+			return ok && (w.metric("sluice_records_open") >= n/2 || w.metric("sluice_dead_letters_total") >= n/2 ||
+				w.metric("sluice_records_last_chance_total") > 0 || dst.arrived() > 0 && dst.arrived()+len(c.ReadAll(t, dlq)) == n)
+		})
+		w.kill()
+	}
+	up.Store(true)
+	w.start()
+	await(t, 2*time.Minute, "every record is written or dead-lettered", func() bool {
+		places := dst.counts(n)
+		for _, r := range c.ReadAll(t, dlq) {
+			id, err := kafkatest.ID(r.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			places[id]++
+		}
+		lost, _ := missing(places)
+		return lost == 0
+	})
+	w.stop()
+	t.Logf("%d written, %d dead-lettered", dst.arrived(), len(c.ReadAll(t, dlq)))
+}
+
+// TestPauseHoldsNothing: a paused connector leaves all to the others of its group at once, keeps its plugin, and resumes.
+func TestPauseHoldsNothing(t *testing.T) {
+	t.Parallel()
+	const n = 5_000
+	c := kafkatest.Shared(t)
+	topic := c.Topic(t, 2)
+	c.Produce(t, topic, 0, n, 200)
+	dst := newHTTPTarget(t)
+	var slow atomic.Bool
+	slow.Store(true)
+	dst.answer = func(int) int {
+		if slow.Load() {
+			time.Sleep(20 * time.Millisecond)
+		}
+		return http.StatusNoContent
+	}
+	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), fmt.Sprintf(`group_protocol = "share"
+  sink = "builtin:http"
+  config {
+    url = %q
+  }`, dst.server.URL)))
+	w.start()
+	await(t, time.Minute, "records flow", func() bool { return dst.arrived() > 100 })
+	state := func(want string) func() bool {
+		return func() bool {
+			s, ok := w.status(t.Context(), "c")
+			return ok && s.Connector.State == want && s.Tasks[0].State == want
+		}
+	}
+	if code := w.call(t, http.MethodPut, "/connectors/c/pause"); code != http.StatusAccepted {
+		t.Fatalf("pause answers %d", code)
+	}
+	await(t, time.Minute, "it is paused and holds nothing", func() bool { return state("PAUSED")() && w.metric("sluice_records_open") == 0 })
+	before := dst.arrived()
+	if now := dst.arrived(); now != before {
+		t.Errorf("%d records were put while it was paused", now-before)
+	}
+	slow.Store(false)
+	if code := w.call(t, http.MethodPut, "/connectors/c/resume"); code != http.StatusAccepted {
+		t.Fatalf("resume answers %d", code)
+	}
+	await(t, time.Minute, "all the rest arrives", func() bool { return state("RUNNING")() && dst.arrived() == n })
+	if code := w.call(t, http.MethodPost, "/connectors/c/restart?includeTasks=true"); code != http.StatusAccepted {
+		t.Fatalf("restart answers %d", code)
+	}
+	c.Produce(t, topic, n, 100, 200)
+	await(t, time.Minute, "records flow after a restart", func() bool { return state("RUNNING")() && dst.arrived() == n+100 })
+	w.stop()
+}
+
+// TestAnOldBroker has no limit of deliveries per group and no dead letter topic of its own: the host does without.
+func TestAnOldBroker(t *testing.T) {
+	t.Parallel()
+	const n, poison = 5_000, 700
+	c := kafkatest.New(t, kafkatest.Options{Version: kafkatest.Old})
+	topic, dlq := c.Topic(t, 1), "dlq."+kafkatest.Name(t)
+	c.Produce(t, topic, 0, n, 200)
+	dst := newHTTPTarget(t)
+	var deaths atomic.Int64
+	poisoned := make(chan struct{})
+	dst.answer = func(id int) int {
+		switch {
+		case id == poison:
+			poisoned <- struct{}{}
+			return http.StatusServiceUnavailable
+		case id%1000 == 500:
+			return http.StatusUnprocessableEntity
+		default:
+			return http.StatusNoContent
+		}
+	}
+	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), fmt.Sprintf(`group_protocol = "share"
+  sink = "builtin:http"
+  parallelism = 4
+  dead_letter_queue {
+    topic = %q
+  }
+  config {
+    url = %q
+  }`, dlq, dst.server.URL)))
+	w.start()
+	const letters = n/1000 + 1
+	await(t, 3*time.Minute, "every record is written or dead-lettered", func() bool {
+		select {
+		case <-poisoned:
+			deaths.Add(1)
+			w.kill()
+			w.start()
+		default:
+		}
+		_, ok := w.get(t.Context(), "/healthz")
+		return ok && dst.arrived() == n-letters && w.metric("sluice_records_open") == 0 && len(c.ReadAll(t, dlq)) >= letters
+	})
+	w.stop()
+	if got := c.ReadAll(t, dlq); len(got) != letters || deaths.Load() != 3 {
+		t.Errorf("%d dead letters after %d deaths, want %d after 3: the broker's limit is 5", len(got), deaths.Load(), letters)
+	}
+}
