@@ -36,8 +36,10 @@ type fakeSource struct {
 	renewals int
 	late     []int64 // Records whose lock ran out.
 	queued   []Decision
-	again    []int64 // Released: to be handed out again first.
-	handed   int64   // Records handed out, each time counted.
+	refuse   map[int64]bool // Accepts of these are refused, once.
+	again    []int64        // Released: to be handed out again first.
+	lost     []Range        // Refused in the step.
+	handed   int64          // Records handed out, each time counted.
 	maxOpen  int
 	stalled  bool           // Report Stalled after each run.
 	broken   map[int64]bool // Records that cannot be read.
@@ -124,6 +126,10 @@ func (f *fakeSource) step() []Event {
 					continue
 				}
 				delete(f.expires, o)
+				if d.Verdict == Accept && f.refuse[o] {
+					f.refused(o)
+					continue
+				}
 				if d.Verdict == Release {
 					f.count[o] = max(1, f.count[o]) + 1
 					f.again = append(f.again, o)
@@ -136,6 +142,13 @@ func (f *fakeSource) step() []Event {
 		}
 		if d.Verdict == Renew {
 			ack.LockedUntil = now.Add(f.lock)
+		}
+		if len(f.lost) > 0 {
+			ack.Ranges = without(ack.Ranges, f.lost)
+			lost := &Lost{TopicPartition: d.TopicPartition, Session: d.Session, Verdict: Accept, Ranges: f.lost, Cause: errors.New("not written")}
+			out = append(out, ack, lost)
+			f.lost = nil
+			continue
 		}
 		out = append(out, ack)
 	}
@@ -184,6 +197,27 @@ func (f *fakeSource) step() []Event {
 	out = append(out, ev)
 	if f.stalled {
 		out = append(out, &Stalled{})
+	}
+	return out
+}
+
+// refused notes an accept that is refused: the record comes again.
+func (f *fakeSource) refused(o int64) {
+	delete(f.refuse, o)
+	f.count[o] = max(1, f.count[o]) + 1
+	f.again = append(f.again, o)
+	f.lost = append(f.lost, Range{o, o})
+}
+
+// without returns the offsets of ranges that are not in lost.
+func without(ranges, lost []Range) []Range {
+	var out []Range
+	for _, r := range ranges {
+		for o := r.First; o <= r.Last; o++ {
+			if !inRanges(lost, o) {
+				out = append(out, Range{o, o})
+			}
+		}
 	}
 	return out
 }

@@ -237,9 +237,14 @@ func (p *put) doubtful(r pluginapi.Result) bool {
 func (t *Task) written(d *delivery, lo, hi int32, now time.Time) {
 	for i := lo; i < hi; i++ {
 		if d.slots[i].state == slotDone {
-			t.cfg.Written.remember(&d.Records[i], d.Lock, now)
+			t.remember(d, &d.Records[i], now)
 		}
 	}
+}
+
+// remember enters a record of d that is written and will be delivered again.
+func (t *Task) remember(d *delivery, r *pluginapi.Record, now time.Time) {
+	t.cfg.Written.remember(d.TopicPartition, r.Offset, r.Timestamp.UnixNano(), d.Lock, now)
 }
 
 // putAgain lets the records of again wait for their next put.
@@ -494,7 +499,7 @@ func (t *Task) lettered(job *letterJob, now time.Time) {
 		l := job.letters[k]
 		if l.d.slots[l.index].state == slotDone { // Lost meanwhile.
 			if job.errs[k] == nil {
-				t.cfg.Written.remember(l.dead.Record, l.d.Lock, now)
+				t.remember(l.d, l.dead.Record, now)
 			}
 			t.ledger.unhold(l.d)
 			continue

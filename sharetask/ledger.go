@@ -54,7 +54,9 @@ type ledger struct {
 	partitions map[TopicPartition]*partition
 	pending    []Decision // Ranges not yet merged.
 	records    int        // Open records.
-	bytes      int        // Bytes of deliveries whose memory is still in use.
+	accepted   unconfirmed
+	lock       time.Duration // Of the last delivery; 0 in a consumer group.
+	bytes      int           // Bytes of deliveries whose memory is still in use.
 }
 
 // partition is the part of the ledger of one partition.
@@ -65,7 +67,9 @@ type partition struct {
 	revoking   bool        // It is about to be taken away; nothing new is put.
 }
 
-func newLedger() *ledger { return &ledger{partitions: map[TopicPartition]*partition{}} }
+func newLedger() *ledger {
+	return &ledger{partitions: map[TopicPartition]*partition{}, accepted: unconfirmed{}}
+}
 
 // acquire enters an acquired run and returns its delivery, all of it buffered.
 func (l *ledger) acquire(ev *Acquired) *delivery {
@@ -73,6 +77,7 @@ func (l *ledger) acquire(ev *Acquired) *delivery {
 	for i := range d.slots {
 		d.slots[i].state = slotBuffered
 	}
+	l.lock = ev.Lock
 	p := l.partitions[ev.TopicPartition]
 	if p == nil {
 		p = &partition{TopicPartition: ev.TopicPartition}
@@ -103,6 +108,9 @@ func (l *ledger) decide(s span, v Verdict) int {
 			i++
 		}
 		l.add(d, v, Range{First: d.Records[first].Offset, Last: d.Records[i-1].Offset})
+		if v == Accept && d.Lock > 0 {
+			l.accepted.add(d, first, i)
+		}
 		n += int(i - first)
 	}
 	l.close(d, n)

@@ -351,6 +351,9 @@ func (t *Task) event(ev Event) {
 		} else {
 			t.chances.confirmed(ev.TopicPartition, ev.Session, ev.Ranges)
 		}
+		if ev.Verdict == Accept {
+			t.ledger.accepted.settle(ev.TopicPartition, ev.Session, ev.Ranges, nil)
+		}
 	case *Lost:
 		t.lost(ev)
 	case *Revoking:
@@ -431,7 +434,7 @@ func (t *Task) enter(d *delivery, now time.Time) {
 	}
 	if !t.cfg.Written.empty(now) {
 		for i := range d.slots {
-			if t.cfg.Written.has(&d.Records[i], now) {
+			if t.cfg.Written.has(d.TopicPartition, &d.Records[i], now) {
 				t.ledger.decide(span{d: d, lo: int32(i), hi: int32(i) + 1}, Accept)
 			}
 		}
@@ -467,6 +470,12 @@ func (t *Task) delivered(d *delivery, i int32, count int, now time.Time) {
 // lost enters records that are no longer ours, and cancels puts that have no
 // other.
 func (t *Task) lost(ev *Lost) {
+	if ev.Verdict == Accept || ev.Ranges == nil { // What is written comes again.
+		now := time.Now()
+		t.ledger.accepted.settle(ev.TopicPartition, ev.Session, ev.Ranges, func(offset, stamp int64) {
+			t.cfg.Written.remember(ev.TopicPartition, offset, stamp, t.ledger.lock, now)
+		})
+	}
 	n := t.ledger.lost(ev)
 	t.metrics.Lost(n, ev.Verdict == Renew)
 	if ev.Cause != nil && (n > 0 || ev.Verdict != 0) {

@@ -45,27 +45,51 @@ func TestARecordLostInItsPutIsWrittenOnce(t *testing.T) {
 	})
 }
 
+// TestAnAcceptThatIsRefusedIsNotWrittenTwice: the record comes again.
+func TestAnAcceptThatIsRefusedIsNotWrittenTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(40, 30*time.Second)
+		src.refuse = map[int64]bool{11: true, 12: true, 17: true}
+		puts := map[int64]int{}
+		sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+			for i := range b {
+				puts[b[i].Offset]++
+			}
+			acceptAll(r)
+			return nil
+		}}
+		if _, err := runFor(t, testConfig(src, sink), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts(); got[Accept] != 40 || src.count[11] != 2 {
+			t.Errorf("got %v and %d deliveries of record 11, want 40 accepted and 2", got, src.count[11])
+		}
+		for o, n := range puts {
+			if n != 1 {
+				t.Errorf("record %d was put %d times", o, n)
+			}
+		}
+	})
+}
+
 func TestWrittenIsBoundedAndForgets(t *testing.T) {
 	now := time.Unix(1000, 0)
 	w := NewWritten()
 	r := testRecord(7)
-	w.remember(&r, time.Second, now)
-	if w.empty(now) || !w.has(&r, now) {
+	w.remember(orders, r.Offset, r.Timestamp.UnixNano(), time.Second, now)
+	if w.empty(now) || !w.has(orders, &r, now) {
 		t.Error("it does not remember")
 	}
 	other := testRecord(7)
-	other.Value = pluginapi.BytesDatum([]byte("another record at its offset"))
-	later := testRecord(7)
-	later.Timestamp = later.Timestamp.Add(time.Millisecond)
-	if w.has(&other, now) || w.has(&later, now) {
+	other.Timestamp = other.Timestamp.Add(time.Millisecond)
+	if w.has(orders, &other, now) || w.has(TopicPartition{Topic: "orders", TopicID: pluginapi.TopicID{1}}, &r, now) {
 		t.Error("it takes another record for it")
 	}
-	if at := now.Add(10 * time.Second); w.has(&r, at) || !w.empty(at) {
+	if at := now.Add(10 * time.Second); w.has(orders, &r, at) || !w.empty(at) {
 		t.Error("it does not forget")
 	}
 	for o := range int64(maxWritten + 10) {
-		r := testRecord(o)
-		w.remember(&r, time.Second, now)
+		w.remember(orders, o, o, time.Second, now)
 	}
 	if len(w.entries) != maxWritten || len(w.order) != maxWritten {
 		t.Errorf("%d and %d entries, want %d", len(w.entries), len(w.order), maxWritten)
