@@ -87,7 +87,7 @@ func (s *shared) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, admin.Close()) }()
-	topics, err := c.topics(ctx, admin)
+	topics, err := topicsOf(ctx, c.def, admin)
 	if err != nil {
 		return err
 	}
@@ -106,16 +106,16 @@ func (s *shared) prepare(ctx context.Context) (err error) {
 	return s.prepareLetters(ctx, admin, topics)
 }
 
-// topics returns the names of the topics the connector reads now.
-func (c *connector) topics(ctx context.Context, admin *kafka.Admin) ([]string, error) {
-	if c.def.TopicsRegex == "" {
-		return c.def.Topics, nil
+// topicsOf returns the names of the topics a connector reads now.
+func topicsOf(ctx context.Context, def *config.Connector, admin *kafka.Admin) ([]string, error) {
+	if def.TopicsRegex == "" {
+		return def.Topics, nil
 	}
 	var exclude []string
-	if c.def.DeadLetterQueue != nil {
-		exclude = append(exclude, c.def.DeadLetterQueue.Topic)
+	if def.DeadLetterQueue != nil {
+		exclude = append(exclude, def.DeadLetterQueue.Topic)
 	}
-	found, err := admin.MatchTopics(ctx, c.def.TopicPattern(), exclude...)
+	found, err := admin.MatchTopics(ctx, def.TopicPattern(), exclude...)
 	if err != nil {
 		return nil, err
 	}

@@ -105,6 +105,6 @@ func newCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see \"%s --help\"", err, cmd.CommandPath())
 	})
-	root.AddCommand(runCommand(), devCommand(), validateCommand(), pluginCommand(), versionCommand())
+	root.AddCommand(runCommand(), devCommand(), validateCommand(), groupCommand(), pluginCommand(), versionCommand())
 	return root
 }

@@ -33,6 +33,9 @@ var (
 	ErrUnknownTopic = errors.New("the topic does not exist")
 	// ErrTopicExists is a topic that was to be made and is there already.
 	ErrTopicExists = errors.New("the topic exists already")
+	// ErrGroupInUse is a change that a group with members does not allow. Stop
+	// them and try again.
+	ErrGroupInUse = errors.New("the group has members")
 )
 
 // Error is a failed action at the broker or on the way to it.
