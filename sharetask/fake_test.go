@@ -389,3 +389,71 @@ func runFor(t *testing.T, cfg Config, d time.Duration) (*Task, error) {
 	cancel()
 	return task, <-out
 }
+
+// hang is a put that does not return before its time is over.
+func hang(ctx context.Context, s *fakeSink) error {
+	<-ctx.Done()
+	s.gone = true
+	return errors.New("killed: its put did not return")
+}
+
+// endingSource ends by itself after a time.
+type endingSource struct {
+	*fakeSource
+	after time.Duration
+	out   chan Event
+}
+
+func newEndingSource(f *fakeSource, after time.Duration) *endingSource {
+	return &endingSource{fakeSource: f, after: after, out: make(chan Event, 8)}
+}
+
+func (e *endingSource) Events() <-chan Event { return e.out }
+
+func (e *endingSource) Start(ctx context.Context) error {
+	end := time.After(e.after)
+	go func() {
+		defer close(e.out)
+		for {
+			select {
+			case ev := <-e.events:
+				e.out <- ev
+			case <-end:
+				e.out <- &Failed{Err: errors.New("broker gone")}
+				close(e.quit)
+				go func() {
+					for range e.events { //nolint:revive // Nobody listens any more.
+					}
+				}()
+				return
+			}
+		}
+	}()
+	return e.fakeSource.Start(ctx)
+}
+
+// slowSource takes its time to close.
+type slowSource struct {
+	*fakeSource
+	takes time.Duration
+}
+
+func (s slowSource) Close(ctx context.Context) error {
+	time.Sleep(s.takes)
+	return s.fakeSource.Close(ctx)
+}
+
+// rounds counts the rounds of a task's loop. Beyond most it slows them down, so
+// that a busy loop comes to an end.
+type rounds struct {
+	noMetrics
+	n    atomic.Int64
+	most int64
+}
+
+// Open is called once a round.
+func (r *rounds) Open(int, int, time.Time) {
+	if r.n.Add(1) > r.most {
+		time.Sleep(10 * time.Millisecond)
+	}
+}

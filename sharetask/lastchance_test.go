@@ -137,3 +137,142 @@ func TestALastChanceThatFailsStaysAlone(t *testing.T) {
 		}
 	})
 }
+
+// TestALastChanceWithoutAResultStaysAlone in the worker, not only in its sink.
+func TestALastChanceWithoutAResultStaysAlone(t *testing.T) {
+	for _, name := range []string{"hangs", "crashes"} {
+		for _, checks := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				src, letters := newFakeSource(400, 30*time.Second), &fakeLetters{}
+				src.count[50] = 4
+				var flying, puts atomic.Int64
+				cfg := testConfig(src, nil)
+				cfg.Parallelism, cfg.PutTimeout, cfg.CanCheck, cfg.Letters = 4, 2*time.Second, checks, letters
+				cfg.MakeSink = func(context.Context, int, bool) (Sink, error) {
+					s := &fakeSink{}
+					s.put = func(ctx context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+						flying.Add(1)
+						defer flying.Add(-1)
+						chance := slices.ContainsFunc(b, func(rec pluginapi.Record) bool { return rec.Offset == 50 })
+						time.Sleep(20 * time.Millisecond)
+						if n := flying.Load(); chance && (n > 1 || len(b) > 1) {
+							t.Errorf("%s: the last chance is put with %d others, and %d other puts", name, len(b)-1, n-1)
+						}
+						if chance && puts.Add(1) < 3 {
+							return outages[name](ctx, s, r)
+						}
+						acceptAll(r)
+						return nil
+					}
+					return s, nil
+				}
+				go src.grow(200)
+				if _, err := runFor(t, cfg, 5*time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				if got := src.verdicts(); got[Accept] != 600 || puts.Load() != 3 || len(letters.offsets()) > 0 {
+					t.Errorf("%s: got %v, letters %v and %d puts of the last chance, want 600 accepted with 3", name, got, letters.offsets(), puts.Load())
+				}
+			})
+		}
+	}
+}
+
+// TestTheTurnIsGivenBackHoweverATaskEnds.
+func TestTheTurnIsGivenBackHoweverATaskEnds(t *testing.T) {
+	for _, ends := range []bool{false, true} { // The source, or the task by a stop.
+		synctest.Test(t, func(t *testing.T) {
+			turn, src := NewTurn(), newFakeSource(1, 30*time.Second)
+			src.count[0] = 4
+			cfg := testConfig(src, &fakeSink{put: func(_ context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
+				time.Sleep(2 * time.Second)
+				r[0] = pluginapi.Rejected("", "bad")
+				return nil
+			}})
+			cfg.Turn, cfg.Letters = turn, &fakeLetters{refuse: 1 << 30}
+			if ends {
+				cfg.Source = newEndingSource(src, 1500*time.Millisecond) // In the put.
+			}
+			if _, err := runFor(t, cfg, 100*time.Second); (err != nil) != ends {
+				t.Errorf("got error %v", err)
+			}
+			if !turn.place().take() {
+				t.Errorf("source ends=%t: the turn is still taken", ends)
+			}
+		})
+	}
+}
+
+// TestOthersGoOnWhileATaskHasTheTurn, or waits for its dead letter, and theirs
+// comes before it is through with all it has.
+func TestOthersGoOnWhileATaskHasTheTurn(t *testing.T) {
+	for _, rejects := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			turn := NewTurn()
+			config := func(records int64, chances func(o int64) bool, put func([]pluginapi.Result)) (Config, *fakeSource) {
+				src := newFakeSource(records, 30*time.Second)
+				for o := range records {
+					if chances(o) {
+						src.count[o] = 4
+					}
+				}
+				cfg := testConfig(src, &fakeSink{put: func(_ context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
+					time.Sleep(30 * time.Millisecond)
+					put(r)
+					return nil
+				}})
+				cfg.Turn, cfg.Letters = turn, &fakeLetters{refuse: 1 << 30}
+				return cfg, src
+			}
+			a, _ := config(2000, func(int64) bool { return true }, func(r []pluginapi.Result) {
+				acceptAll(r)
+				if rejects {
+					r[0] = pluginapi.Rejected("", "bad")
+				}
+			})
+			a.MaxOpenRecords = 2000
+			b, src := config(3000, func(o int64) bool { return o == 500 }, acceptAll)
+			task, err := New(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- task.Run(ctx) }()
+			if _, err := runFor(t, b, 15*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if got := src.verdicts()[Accept]; got != 3000 {
+				t.Errorf("rejects=%t: %d of the other's 3000 records are written after 15 s", rejects, got)
+			}
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestAHeldLastChanceIsPutWhenTheTargetIsBack, where nothing else is held to
+// probe with.
+func TestAHeldLastChanceIsPutWhenTheTargetIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, start := newFakeSource(1, 10*time.Minute), time.Now()
+		src.count[0] = 4
+		var last time.Duration
+		cfg := testConfig(src, &fakeSink{put: func(_ context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
+			if last = time.Since(start); last < 2*time.Second {
+				return pluginapi.NewError(pluginapi.Unavailable, "", "refused")
+			}
+			acceptAll(r)
+			return nil
+		}})
+		cfg.Retry.Max, cfg.Breaker.Max = time.Second, 200*time.Millisecond
+		if _, err := runFor(t, cfg, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts()[Accept]; got != 1 || last > 4*time.Second {
+			t.Errorf("%d accepted, put last at %v, want soon after 2s", got, last)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -265,6 +266,206 @@ func TestTooManyRejectsFailTheTask(t *testing.T) {
 		}
 		if n := len(letters.offsets()); n < 1500+500 || n > 1500+2100 {
 			t.Errorf("%d dead letters, want it to stop within two thousand of them", n)
+		}
+	})
+}
+
+// TestATransientOutageUsesUpNoRetries: not if a put that was under way succeeds
+// after others failed, and not if the target comes back by and by.
+func TestATransientOutageUsesUpNoRetries(t *testing.T) {
+	for name, c := range map[string]struct {
+		up, warm time.Duration // From then on every second put succeeds, and from then on all do.
+		slow     int           // Which put takes five seconds more.
+	}{
+		"last put":         {up: 60 * time.Minute, warm: 60 * time.Minute, slow: 12},
+		"several in turn":  {up: 60 * time.Minute, warm: 60 * time.Minute},
+		"comes by and by":  {up: 10 * time.Minute, warm: 12 * time.Minute},
+		"slow, by and by ": {up: 10 * time.Minute, warm: 12 * time.Minute, slow: 12},
+	} {
+		for _, records := range []int64{141, 400} {
+			synctest.Test(t, func(t *testing.T) {
+				src, letters, start := newFakeSource(records, 15*time.Second), &fakeLetters{}, time.Now()
+				var puts atomic.Int64
+				sink := &fakeSink{put: func(ctx context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+					n, at := puts.Add(1), time.Since(start)
+					if at >= 5*time.Second && at < c.up || at >= c.up && at < c.warm && n%2 == 0 {
+						time.Sleep(50 * time.Millisecond)
+						return outages["transient"](ctx, nil, r)
+					}
+					if n == int64(c.slow) {
+						time.Sleep(5 * time.Second)
+					}
+					time.Sleep(time.Second + time.Duration(b[0].Offset%7)*100*time.Millisecond)
+					acceptAll(r)
+					return nil
+				}}
+				cfg := testConfig(src, sink)
+				cfg.Letters, cfg.Parallelism = letters, 3
+				if _, err := runFor(t, cfg, 90*time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				if got := src.verdicts(); got[Accept] != int(records) || len(letters.offsets()) > 0 {
+					t.Errorf("%s: got %v and letters %v, want %d accepted", name, got, letters.offsets(), records)
+				}
+			})
+		}
+	}
+}
+
+// TestAnOutageThatHangsOrCrashesConvictsNobody by a success from before it, in
+// order or not.
+func TestAnOutageThatHangsOrCrashesConvictsNobody(t *testing.T) {
+	for _, name := range []string{"hangs", "crashes"} {
+		for _, ordered := range []bool{false, true} {
+			for _, works := range [][]int64{{2}, {1, 3}, {2, 4, 5}, {1, 2, 4, 6}} { // The puts that succeed, of those before it.
+				synctest.Test(t, func(t *testing.T) {
+					lock := 15 * time.Second
+					if ordered {
+						lock = 0
+					}
+					src, letters, up := newFakeSource(50, lock), &fakeLetters{}, time.Now().Add(time.Hour)
+					var puts atomic.Int64
+					cfg := testConfig(src, nil)
+					cfg.Ordered, cfg.Letters, cfg.PutTimeout = ordered, letters, 5*time.Second
+					cfg.MakeSink = func(context.Context, int, bool) (Sink, error) {
+						s := &fakeSink{}
+						s.put = func(ctx context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
+							if n := puts.Add(1); time.Now().Before(up) && !slices.Contains(works, n) {
+								return outages[name](ctx, s, r)
+							}
+							time.Sleep(100 * time.Millisecond)
+							acceptAll(r)
+							return nil
+						}
+						return s, nil
+					}
+					if _, err := runFor(t, cfg, 3*time.Hour); err != nil {
+						t.Fatal(err)
+					}
+					if got := src.verdicts(); got[Accept] != 50 || len(letters.offsets()) > 0 {
+						t.Errorf("%s, ordered=%t, puts %v succeed: got %v and letters %v, want 50 accepted", name, ordered, works, got, letters.offsets())
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestAThrottledProbeWaitsAsItIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, calm := newFakeSource(20, 30*time.Second), time.Now().Add(30*time.Second)
+		var puts atomic.Int64
+		sink := &fakeSink{put: func(_ context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
+			time.Sleep(time.Millisecond)
+			if time.Now().Before(calm) {
+				puts.Add(1)
+				for i := range r {
+					r[i] = pluginapi.Retried(&pluginapi.Error{Class: pluginapi.Throttled, Code: "429", RetryAfter: 10 * time.Second})
+				}
+				return nil
+			}
+			acceptAll(r)
+			return nil
+		}}
+		if _, err := runFor(t, testConfig(src, sink), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts(); got[Accept] != 20 || puts.Load() > 3 {
+			t.Errorf("got %v, and %d puts in the 30 s of 429 with retry_after 10 s, want 3", got, puts.Load())
+		}
+	})
+}
+
+// TestAStartThatHangsIsAnOutage, not the end of the task: the sinks are made
+// again once the target answers.
+func TestAStartThatHangsIsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, letters, start := newFakeSource(100, 15*time.Second), &fakeLetters{}, time.Now()
+		away := func() bool { d := time.Since(start); return d > time.Second && d < 10*time.Minute }
+		cfg := testConfig(src, nil)
+		cfg.PutTimeout, cfg.StartTimeout, cfg.Parallelism, cfg.Letters = 5*time.Second, 10*time.Second, 2, letters
+		cfg.MakeSink = func(ctx context.Context, _ int, _ bool) (Sink, error) {
+			if away() { // As Start does that connects.
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			s := &fakeSink{}
+			s.put = func(ctx context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
+				if away() {
+					return hang(ctx, s)
+				}
+				time.Sleep(300 * time.Millisecond)
+				acceptAll(r)
+				return nil
+			}
+			return s, nil
+		}
+		if _, err := runFor(t, cfg, 15*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts(); got[Accept] != 100 || len(letters.offsets()) > 0 {
+			t.Errorf("got %v and letters %v, want 100 accepted", got, letters.offsets())
+		}
+	})
+}
+
+// TestAnOnlyDeliveryIsNotGivenBack: where a record is put once there is no
+// second one.
+func TestAnOnlyDeliveryIsNotGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, letters, start := newFakeSource(100, 15*time.Second), &fakeLetters{}, time.Now()
+		sink := &fakeSink{put: func(context.Context, []pluginapi.Record, []pluginapi.Result) error {
+			return pluginapi.NewError(pluginapi.Unavailable, "", "refused")
+		}}
+		away := sink.put
+		sink.put = func(ctx context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+			if d := time.Since(start); d > time.Second && d < 10*time.Minute {
+				return away(ctx, b, r)
+			}
+			time.Sleep(200 * time.Millisecond)
+			acceptAll(r)
+			return nil
+		}
+		cfg := testConfig(src, sink)
+		cfg.Letters, cfg.HoldTimeout, cfg.MaxDeliveryCount = letters, 2*time.Minute, 1
+		if _, err := runFor(t, cfg, 20*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts(); got[Accept] != 100 || len(letters.offsets()) > 0 || len(src.count) > 0 {
+			t.Errorf("got %v, letters %v and delivery counts %v, want 100 accepted at the first", got, letters.offsets(), src.count)
+		}
+	})
+}
+
+// TestFilteredRecordsEndTheSlowStart: the target is asked nothing, so nothing
+// speaks against it.
+func TestFilteredRecordsEndTheSlowStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(100_000, 30*time.Second)
+		cfg := testConfig(src, &fakeSink{})
+		cfg.Convert = convertFunc(func(_, _ *pluginapi.Record) (bool, error) {
+			time.Sleep(time.Millisecond)
+			return false, nil
+		})
+		cfg.Parallelism, cfg.MaxOpenRecords = 8, 400
+		if _, err := runFor(t, cfg, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts()[Accept]; got < 70_000 {
+			t.Errorf("%d records in 10 s, want what 8 writers at 1 ms each can do, 80,000", got)
+		}
+	})
+}
+
+func TestTooManyConversionErrorsNameTheirCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(newFakeSource(5000, 30*time.Second), &fakeSink{})
+		cfg.Convert = convertFunc(func(_, _ *pluginapi.Record) (bool, error) { return false, errors.New("not JSON") })
+		cfg.Letters, cfg.MaxRejectRatio = &fakeLetters{}, 0.5
+		_, err := runFor(t, cfg, time.Minute)
+		var failed *FailedError
+		if !errors.As(err, &failed) || !strings.Contains(err.Error(), "not JSON") {
+			t.Errorf("got error %v, want FAILED with what the converter said", err)
 		}
 	})
 }

@@ -69,3 +69,35 @@ func TestAPausedTaskHoldsNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestAPauseKeepsNoMemory of the records that were given back.
+func TestAPauseKeepsNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(400, 30*time.Second)
+		task, err := New(testConfig(src, &fakeSink{put: func(_ context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
+			time.Sleep(2 * time.Second)
+			acceptAll(r)
+			return nil
+		}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- task.Run(ctx) }()
+		time.Sleep(5 * time.Second)
+		task.Pause()
+		time.Sleep(time.Minute)
+		synctest.Wait() // The task waits: what it owns may be read.
+		if n := len(task.queue.shared.spans) + len(task.queue.waiting) + len(task.suspects.list) + len(task.chances.list) + len(task.blocked); n > 0 || task.ledger.bytes > 0 {
+			t.Errorf("%d spans and %d bytes are kept while paused", n, task.ledger.bytes)
+		}
+		if n := src.inUse.Load(); n > 0 {
+			t.Errorf("the memory of %d runs is not given back", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -229,3 +229,56 @@ func TestSplitKeepsEveryRecordOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestSuspectsDoNotWaitForARecordThatAlwaysFails: of one that says of itself
+// that the target is away no probe succeeds.
+func TestSuspectsDoNotWaitForARecordThatAlwaysFails(t *testing.T) {
+	for _, c := range []struct {
+		count        int16
+		hold, within time.Duration
+	}{
+		{count: 1, within: 3 * time.Minute},                        // Two probes, and what they wait for.
+		{count: 1, within: 5 * time.Minute, hold: 2 * time.Minute}, // The others are given back: one comes to compare with.
+		{count: 2, within: 3 * time.Minute, hold: 2 * time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			const bad = 25
+			src, letters, start := newFakeSource(400, 30*time.Second), &fakeLetters{}, time.Now()
+			for o := range int64(400) {
+				src.count[o] = c.count
+			}
+			var after time.Duration // Of the outage, until something is written.
+			cfg := testConfig(src, nil)
+			cfg.PutTimeout, cfg.Parallelism, cfg.HoldTimeout, cfg.Letters = 5*time.Second, 3, c.hold, letters
+			cfg.MakeSink = func(context.Context, int, bool) (Sink, error) {
+				s := &fakeSink{}
+				s.put = func(ctx context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+					at := time.Since(start)
+					i := slices.IndexFunc(b, func(rec pluginapi.Record) bool { return rec.Offset == bad })
+					if i < 0 && at > time.Second && at < 2*time.Minute {
+						return hang(ctx, s)
+					}
+					time.Sleep(300 * time.Millisecond)
+					acceptAll(r)
+					if i >= 0 {
+						r[i] = pluginapi.Retried(pluginapi.NewError(pluginapi.Unavailable, "", "its tenant is down"))
+					}
+					if at := at - 2*time.Minute; at > 0 && after == 0 && (i < 0 || len(b) > 1) {
+						after = at
+					}
+					return nil
+				}
+				return s, nil
+			}
+			if _, err := runFor(t, cfg, 20*time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if got := src.verdicts(); got[Accept] != 399 || len(letters.offsets()) > 0 {
+				t.Errorf("%+v: got %v and letters %v, want 399 accepted", c, got, letters.offsets())
+			}
+			if after == 0 || after > c.within {
+				t.Errorf("%+v: something was written %v after the outage", c, after)
+			}
+		})
+	}
+}
