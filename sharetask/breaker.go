@@ -25,8 +25,10 @@ type breaker struct {
 	probeAt  time.Time
 	checked  bool // Check has succeeded since the last failure.
 	probing  bool // A check or probe is under way.
-	success  time.Time
-	closed   time.Time // When the last outage ended.
+	// success is when the put began that began last of those that succeeded: what
+	// failed before then failed while the target took others.
+	success time.Time
+	closed  time.Time // When the last outage ended.
 	// wide is how many records may be held for the probe. It doubles where the
 	// one that is held tells nothing, which may be its own fault: at once if
 	// its put said nothing, at widenAt if it keeps failing.
@@ -54,13 +56,14 @@ func (b *breaker) open(now time.Time) {
 // down reports whether the target is taken to be down: enough has failed.
 func (b *breaker) down() bool { return b.opened && b.failures >= b.policy.Failures }
 
-// succeeded enters a put in which the target took or judged a record.
-func (b *breaker) succeeded(now time.Time) {
+// succeeded enters a put, begun at began, in which the target took or judged a
+// record.
+func (b *breaker) succeeded(began, now time.Time) {
 	closed := b.closed
 	if b.opened {
 		closed = now
 	}
-	*b = breaker{policy: b.policy, retry: b.retry, success: now, closed: closed}
+	*b = breaker{policy: b.policy, retry: b.retry, success: later(b.success, began), closed: closed}
 }
 
 // failed enters a put of which no record succeeded, or a failed check.

@@ -39,6 +39,7 @@ type fakeSource struct {
 	refuse   map[int64]bool // Accepts of these are refused, once.
 	again    []int64        // Released: to be handed out again first.
 	lost     []Range        // Refused in the step.
+	window   int64          // From the first record that is handed out; 0 is no bound.
 	handed   int64          // Records handed out, each time counted.
 	maxOpen  int
 	stalled  bool           // Report Stalled after each run.
@@ -160,6 +161,11 @@ func (f *fakeSource) step() []Event {
 		out = append(out, f.deliver(o, now))
 	}
 	n := min(f.end-f.next, f.room.Records-f.handed)
+	if f.window > 0 {
+		for o := range f.expires {
+			n = min(n, o+f.window-f.next)
+		}
+	}
 	if n <= 0 {
 		return out
 	}
@@ -422,7 +428,7 @@ func (e *endingSource) Start(ctx context.Context) error {
 				e.out <- &Failed{Err: errors.New("broker gone")}
 				close(e.quit)
 				go func() {
-					for range e.events { //nolint:revive // Nobody listens any more.
+					for range e.events { // Nobody listens any more.
 					}
 				}()
 				return

@@ -72,6 +72,7 @@ type tally struct {
 	reached   bool             // Some record was accepted or rejected by the sink.
 	throttled time.Time        // The target asked for no put before.
 	err       *pluginapi.Error // A reason of a record that was not accepted.
+	telling   bool             // Its failure says something of the target: not all of its records failed while others succeeded.
 	accepted  int
 	givenUp   int
 }
@@ -80,7 +81,7 @@ type tally struct {
 func (t *Task) outage(p *put, w tally, now time.Time) {
 	switch {
 	case w.reached:
-		t.reached(now)
+		t.reached(p, now)
 	case !w.throttled.IsZero():
 		t.breaker.abandon()
 	case p.sent == 0 && p.err == nil: // Nothing left after conversion.
@@ -89,7 +90,7 @@ func (t *Task) outage(p *put, w tally, now time.Time) {
 		t.breaker.abandon()
 	case p.crashed && p.process != 0 && p.process == t.crashed: // Counted with another put that was in it.
 		t.breaker.abandon()
-	case p.apart && !t.breaker.opened: // More likely its own fault; it has a backoff of its own.
+	case !w.telling && !t.breaker.opened: // More likely its own fault; it has a backoff of its own.
 	default:
 		if p.crashed {
 			t.crashed = p.process
@@ -100,12 +101,12 @@ func (t *Task) outage(p *put, w tally, now time.Time) {
 	t.show(now)
 }
 
-// reached enters that the target took or judged a record.
-func (t *Task) reached(now time.Time) {
+// reached enters that the target took or judged a record of p.
+func (t *Task) reached(p *put, now time.Time) {
 	if t.breaker.down() {
 		t.log.Info("target answers again")
 	}
-	t.breaker.succeeded(now)
+	t.breaker.succeeded(p.putAt, now)
 	t.metrics.Down(false)
 }
 
@@ -290,6 +291,7 @@ func (t *Task) suspected(p *put, spans []span, now time.Time, w *tally) {
 		s.records += int(sp.hi - sp.lo)
 	}
 	t.metrics.Retried(s.records)
+	w.telling = w.telling || !p.apart
 	if p.chance != nil { // It stays alone in the worker, too.
 		s.fails, s.kills = max(p.chance.fails, 1), p.chance.kills // In a sink that is apart from now on.
 		w.givenUp += t.convict(s, p.apart, p.checked, now)
@@ -370,12 +372,13 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 		}
 	}
 	tr, before := d.failed(i, now)
-	// That others succeeded since it failed before says that it is not the
-	// target, unless that has gone away since.
-	others := !t.breaker.opened && !before.IsZero() && t.breaker.success.After(before)
+	// That others succeeded in puts that began after it failed first says that
+	// it is not the target, unless that has gone away since.
+	others := !t.breaker.opened && t.breaker.success.After(tr.since)
+	w.telling = w.telling || !others || p.apart
 	if p.doubtful(r) { // In order: put again alone.
 		tr.unknown = true
-		if p.apart && (p.checked || others) {
+		if p.apart && (p.checked || others && !before.IsZero() && t.breaker.success.After(before)) {
 			tr.kills++
 		}
 		if tr.kills >= t.cfg.Isolate.Attempts {

@@ -418,7 +418,7 @@ func (l *ledger) releaseAll() {
 }
 
 // failed notes a failed put of record i and returns what is known of it, and
-// when it had failed before.
+// when it had failed before; the zero time if it had not.
 func (d *delivery) failed(i int32, now time.Time) (tr *trouble, before time.Time) {
 	tr = d.troubles[i]
 	if tr == nil {

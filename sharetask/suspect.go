@@ -82,8 +82,8 @@ func (s *suspects) next(now, success time.Time, all bool) *suspect {
 	return nil
 }
 
-// proven reports whether the last failure was its own, not the target's:
-// something else succeeded after it.
+// proven reports whether the last failure was its own, not the target's: a put
+// that began after it succeeded.
 func (s *suspect) proven(success time.Time) bool {
 	return !s.failedAt.IsZero() && success.After(s.failedAt)
 }

@@ -55,7 +55,7 @@ func TestBreaker(t *testing.T) {
 	b := testBreaker()
 	b.failed(now)
 	b.failed(now)
-	b.succeeded(now)
+	b.succeeded(now, now)
 	b.failed(now)
 	b.failed(now)
 	if b.opened {
@@ -104,7 +104,7 @@ func TestBreaker(t *testing.T) {
 	if !b.allow(now) {
 		t.Fatal("an unused probe must be there again")
 	}
-	b.succeeded(now)
+	b.succeeded(now, now)
 	if b.opened || !b.allow(now) {
 		t.Fatal("want closed after a success")
 	}
