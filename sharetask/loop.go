@@ -157,7 +157,7 @@ func (t *Task) request(now time.Time) {
 	case !t.moves():
 	case t.chances.mine, t.chances.running: // What comes meanwhile would die with it.
 	default:
-		most := t.cfg.MaxOpenRecords
+		most := t.caution.bound(now)
 		if t.breaker.opened {
 			most = min(most, t.breaker.room())
 		}
@@ -475,6 +475,9 @@ func (t *Task) lost(ev *Lost) {
 		t.ledger.accepted.settle(ev.TopicPartition, ev.Session, ev.Ranges, func(offset, stamp int64) {
 			t.cfg.Written.remember(ev.TopicPartition, offset, stamp, t.ledger.lock, now)
 		})
+	}
+	if ev.Ranges == nil && ev.Cause != nil && !t.cfg.Ordered {
+		t.caution.lost(time.Now())
 	}
 	n := t.ledger.lost(ev)
 	t.metrics.Lost(n, ev.Verdict == Renew)

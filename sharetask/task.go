@@ -40,9 +40,10 @@ type Task struct {
 	doubted   bool        // The next probe is of a suspect, if there is one.
 	blocked   []*delivery // Their records may be in a put from before they were lost.
 	window    int         // Puts at a time: fewer than writers while the target asks for less.
-	cause     error       // Why the task makes no progress, if it does not.
-	crashed   uint64      // The last process whose crash was counted.
-	ratio     ratio       // Of records given up on.
+	caution   caution
+	cause     error  // Why the task makes no progress, if it does not.
+	crashed   uint64 // The last process whose crash was counted.
+	ratio     ratio  // Of records given up on.
 
 	letters    []letter        // To be written.
 	letterJob  *letterJob      // Being written, one at a time.
@@ -87,6 +88,7 @@ func New(cfg Config) (*Task, error) {
 		chances:    lastChances{limit: cfg.MaxDeliveryCount, turn: cfg.Turn.place()},
 		ratio:      ratio{most: cfg.MaxRejectRatio},
 		window:     cfg.Parallelism,
+		caution:    caution{least: cfg.Batch.MaxRecords, most: cfg.MaxOpenRecords},
 		done:       make(chan *put, cfg.Parallelism),
 		flying:     map[*put]struct{}{},
 		letterBack: make(chan *letterJob, 1),

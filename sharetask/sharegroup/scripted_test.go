@@ -359,10 +359,13 @@ func TestVerdictsThatFail(t *testing.T) {
 	})
 }
 
-// A member the coordinator has forgotten or fenced joins again and goes on with
-// the session it has: nothing is lost, nothing comes twice.
-func TestFencedMemberKeepsItsSession(t *testing.T) {
-	for _, err := range []*kerr.Error{kerr.UnknownMemberID, kerr.FencedMemberEpoch} {
+// A member whose heartbeat got no good answer joins again, since its assignment
+// may have been in an answer before, and goes on with the session it has:
+// nothing is lost, nothing comes twice.
+func TestRefusedMemberJoinsAgainAndKeepsItsSession(t *testing.T) {
+	for _, err := range []*kerr.Error{
+		kerr.UnknownMemberID, kerr.FencedMemberEpoch, kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress,
+	} {
 		t.Run(err.Message, func(t *testing.T) {
 			s := newScripted(t, 1, 1)
 			m, a := s.holding(t, 3)

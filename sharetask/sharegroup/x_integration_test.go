@@ -422,3 +422,36 @@ func TestKafkaSeveralBrokers(t *testing.T) {
 		}
 	}
 }
+
+// The group's coordinator moves while the connection to the old one stays: the
+// member finds the new one, and its partitions are read for longer than a
+// session lasts without a heartbeat.
+func TestKafkaCoordinatorMoves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts three brokers")
+	}
+	t.Parallel()
+	c := kafkatest.New(t, kafkatest.Options{Brokers: 3, Properties: map[string]string{
+		"offsets.topic.num.partitions":          "1",
+		"group.share.session.timeout.ms":        "6000",
+		"group.share.min.session.timeout.ms":    "6000",
+		"group.share.heartbeat.interval.ms":     "1000",
+		"group.share.min.heartbeat.interval.ms": "1000",
+	}})
+	topic := c.Topic(t, 1)
+	group := topic + "-group"
+	configure(t, c.Bootstrap(), group, shortLocks())
+	m := join(t, options(c.Bootstrap(), topic, group))
+	m.Request(sharetask.Room{Records: 1 << 30, Bytes: 1 << 40})
+	k := newTracker()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for round := range 60 { // Thirty seconds.
+		if round%20 == 2 {
+			moveLeader(t, c.Client(t), "__consumer_offsets")
+		}
+		produce(t, c.Bootstrap(), topic, values(fmt.Sprint(round), 1)...)
+		k.until(m, round+1)
+		<-tick.C
+	}
+}

@@ -69,9 +69,9 @@ connector "quiet" {
 				w.start()
 				begin, produced := time.Now(), n
 				await(t, 3*time.Minute, "every good record arrives, every bad one is dead-lettered", func() bool {
-					// A failure is held against a record only once others succeed after it.
-					c.Produce(t, topic, produced, 1, 200)
-					produced++
+					// A failure is held against a record only once others succeed after it; they come in all partitions.
+					c.Produce(t, topic, produced, 6, 200)
+					produced += 6
 					_, ok := w.get(t.Context(), "/healthz")
 					return ok && dst.arrived() >= n-len(bad) && w.metric("sluice_dead_letters_total") == float64(len(bad)) && calm.arrived() == others
 				})

@@ -1,0 +1,42 @@
+package sharetask
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestCautionHalvesWithEachLossAndComesBack(t *testing.T) {
+	c := caution{least: 500, most: 6000}
+	now := time.Unix(1000, 0)
+	if got := c.bound(now); got != 6000 {
+		t.Errorf("before any loss %d, want 6000", got)
+	}
+	var bounds []int
+	for range 6 {
+		now = now.Add(time.Second)
+		c.lost(now)
+		c.lost(now.Add(100 * time.Millisecond)) // Of the same broker.
+		bounds = append(bounds, c.bound(now))
+	}
+	if want := []int{3000, 1500, 750, 500, 500, 500}; !slices.Equal(bounds, want) {
+		t.Errorf("got %v, want %v", bounds, want)
+	}
+	bounds = nil
+	for range 5 {
+		now = now.Add(regainTime)
+		bounds = append(bounds, c.bound(now))
+	}
+	if want := []int{1000, 2000, 4000, 6000, 6000}; !slices.Equal(bounds, want) {
+		t.Errorf("got %v, want %v", bounds, want)
+	}
+	c.lost(now.Add(time.Hour))
+	if got := c.bound(now.Add(time.Hour)); got != 3000 {
+		t.Errorf("after another loss %d, want 3000", got)
+	}
+	small := caution{least: 500, most: 40}
+	small.lost(now)
+	if got := small.bound(now); got != 40 {
+		t.Errorf("got %d, want no less than 40", got)
+	}
+}
