@@ -93,6 +93,15 @@ bench: services ## Sluice beside others on a real Kafka, SCENARIOS=bulk,...; wri
 bench-go: services ## the Go benchmarks of all packages
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
+# How long things break and the schedule's seed; CHAOS_FLAGS are those of test/chaos, such as -write (docs/chaos.md), -faults none, -keep.
+DURATION    ?= 10m
+SEED        ?= 1
+CHAOS_FLAGS ?=
+
+.PHONY: chaos
+chaos: services ## break workers, brokers, target and links for DURATION by SEED, and account for every record
+	$(GO) test ./test/chaos -count=1 -v -timeout 12h -run '^TestChaos$$' -duration $(DURATION) -seed $(SEED) $(CHAOS_FLAGS)
+
 .PHONY: clean
 clean: ## remove what was built; .cache (jars, tools) stays
 	rm -rf $(BIN)

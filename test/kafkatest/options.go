@@ -60,6 +60,10 @@ type Listener struct {
 	// Mechanisms are the SASL mechanisms offered: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER (unsecured tokens, with
 	// algorithm "none"). Empty: no SASL.
 	Mechanisms []string
+
+	// Advertised are the addresses, host:port by broker, that brokers tell clients of this listener to use, for tests with a
+	// proxy in between; [Cluster.BootstrapOf] still gives the brokers' own. Nil: the brokers' own.
+	Advertised []string
 }
 
 // protocol is Kafka's name of the listener's security protocol.
@@ -87,6 +91,9 @@ func (o Options) validate() error {
 		}
 		if l.ClientAuth && !l.TLS {
 			return fmt.Errorf("listener %s: client certificates need TLS", l.Name)
+		}
+		if l.Advertised != nil && len(l.Advertised) != o.brokers() {
+			return fmt.Errorf("listener %s: %d advertised addresses for %d brokers", l.Name, len(l.Advertised), o.brokers())
 		}
 	}
 	return nil

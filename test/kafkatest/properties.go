@@ -57,13 +57,19 @@ func properties(o Options, i int, ports []map[string]int, dataDir string, certs 
 	p["controller.quorum.voters"] = strings.Join(voters, ",")
 
 	listeners := []string{address(plaintext, ports[i])}
+	advertised := []string{address(plaintext, ports[i])}
 	protocols := []string{plaintext + ":PLAINTEXT", controller + ":PLAINTEXT"}
 	for _, l := range o.Listeners {
 		listeners = append(listeners, address(l.Name, ports[i]))
+		if l.Advertised != nil {
+			advertised = append(advertised, l.Name+"://"+l.Advertised[i])
+		} else {
+			advertised = append(advertised, address(l.Name, ports[i]))
+		}
 		protocols = append(protocols, l.Name+":"+l.protocol())
 		maps.Copy(p, l.properties(o.Users, certs))
 	}
-	p["advertised.listeners"] = strings.Join(listeners, ",")
+	p["advertised.listeners"] = strings.Join(advertised, ",")
 	p["listeners"] = strings.Join(append(listeners, address(controller, ports[i])), ",")
 	p["listener.security.protocol.map"] = strings.Join(protocols, ",")
 	maps.Copy(p, o.Properties)
