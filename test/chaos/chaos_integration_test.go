@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	durationFlag = flag.Duration("duration", 45*time.Second, "how long things break")
-	seedFlag     = flag.Uint64("seed", 1, "of the schedule; odd ones take the builtin sink, even ones a plugin process; multiples of three let puts end unknown")
+	durationFlag = flag.Duration("duration", 50*time.Second, "how long things break")
+	seedFlag     = flag.Uint64("seed", 12, "of the schedule; odd ones take the builtin sink, even ones a plugin process; multiples of three let puts end unknown")
 	rateFlag     = flag.Int("rate", 2000, "records a second")
 	faultsFlag   = flag.String("faults", "all", "all, none, or kinds by commas, such as \"worker killed,broker killed\"")
 	writeFlag    = flag.Bool("write", false, "put the report into docs/chaos.md")

@@ -150,6 +150,7 @@ func (t *Target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
+	default:
 	}
 	code := t.store(strings.TrimPrefix(r.URL.Path, "/"), body)
 	switch kind {
@@ -162,6 +163,7 @@ func (t *Target) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case StoreCut:
 		panic(http.ErrAbortHandler)
+	default:
 	}
 	w.WriteHeader(code)
 }

@@ -112,6 +112,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"lower case listener", Options{Listeners: []Listener{{Name: "secure"}}}, false},
 		{"listener that exists", Options{Listeners: []Listener{{Name: "PLAINTEXT"}}}, false},
 		{"client certificate without TLS", Options{Listeners: []Listener{{Name: "A", ClientAuth: true}}}, false},
+		{"advertised addresses", Options{Brokers: 3, Listeners: []Listener{{Name: "A", Advertised: []string{"a:1", "b:1", "c:1"}}}}, true},
+		{"advertised addresses of too few", Options{Brokers: 3, Listeners: []Listener{{Name: "A", Advertised: []string{"a:1"}}}}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
