@@ -1,7 +1,9 @@
 package chaos
 
 import (
+	"bufio"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -43,4 +45,27 @@ func readLetter(rec *kgo.Record, begin time.Time) (Event, error) {
 	}
 	l.Deliveries = int(deliveries)
 	return e, nil
+}
+
+// writeEvents writes all arrivals to a file beside the workers' logs, for whoever looks for the cause of a finding.
+func writeEvents(file string, events []Event) (err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("write arrivals: %w", err)
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("write arrivals: %w", cerr)
+		}
+	}()
+	w := bufio.NewWriter(f)
+	fmt.Fprintln(w, "id,partition,offset,at_seconds,by")
+	for i := range events {
+		e := &events[i]
+		fmt.Fprintf(w, "%d,%d,%d,%.3f,%s\n", e.ID, e.Place.Partition, e.Place.Offset, e.At.Seconds(), e.by())
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("write arrivals: %w", err)
+	}
+	return nil
 }

@@ -116,6 +116,7 @@ func Run(tb testing.TB, log *slog.Logger, plan Plan) *Outcome {
 	<-producing.Done()
 	r.heal()
 	healed := time.Now()
+	r.log.Info("healed", "at", time.Since(r.begin).Round(time.Millisecond))
 	if err := p.finish(ctx, settleLimit); err != nil {
 		r.complain("producer: %v", err)
 	}
@@ -489,9 +490,16 @@ func (r *run) await(limit time.Duration, check func() error) error {
 // drain waits until every confirmed record arrived somewhere and the group has nothing left; a group with nothing left ends the wait
 // for records too, since nothing can come any more.
 func (r *run) drain(healed time.Time) {
+	said := time.Time{}
 	err := r.await(settleLimit, func() error {
 		r.out.Missing = r.target.Missing(r.out.Places)
 		var err error
+		defer func() {
+			if time.Since(said) > 5*time.Second {
+				said = time.Now()
+				r.log.Info("draining", "missing", r.out.Missing, "lag", r.out.Lag, "starts", r.out.Starts, "err", err)
+			}
+		}()
 		if r.out.Lag, r.out.Starts, err = lag(r.tb.Context(), r.admin, r.group); err != nil {
 			return err
 		}
@@ -535,6 +543,7 @@ func (r *run) account() {
 		events = append(events, e)
 	}
 	r.out.Account = Tally(r.out.Places, events, Bad, r.out.Faults, graceAfter)
+	r.must(writeEvents(filepath.Join(r.dir, "events.csv"), events))
 	for _, id := range r.out.Account.Lost[:min(len(r.out.Account.Lost), 20)] {
 		r.out.Lost = append(r.out.Lost, r.aboutLost(id))
 	}
