@@ -172,7 +172,7 @@ const preamble = `# Chaos
 What became of every record while things broke: three Kafka brokers, three workers with one share-group connector (http sink, record
 lock 15 s, dead letter queue), and proxies in between. A schedule made from the seed kills and stops workers and brokers, moves
 leaders, and makes the target and all connections misbehave; then all is healed, the group drains, and each record the brokers had
-confirmed is looked for at the target and in the dead letter topic. One record in 1,500 is bad on purpose.
+confirmed is looked for at the target and in the dead letter topic. One record in 1,501 is bad on purpose.
 
 A record may be written more than once by a fault (docs/delivery.md). Each such copy is assigned to the fault within whose time, and
 20 s after it (the lock and 5 s), it came; a fault of a kind that stores nothing, such as an answer of 503, explains none. A run fails

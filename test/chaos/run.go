@@ -285,10 +285,17 @@ connector %q {
 		r.toTarget[i].Address(), i+1, r.requestTimeout())
 }
 
-// watchCounters asks the workers for their counters every second.
+// watchCounters asks the workers for their counters every second, and writes them to a file beside their logs.
 func (r *run) watchCounters(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	file, err := os.Create(filepath.Join(r.dir, "counters.csv"))
+	if err != nil {
+		r.log.Error("counters are not written down", "err", err)
+		return
+	}
+	defer file.Close()
+	fmt.Fprintf(file, "seconds,worker,%s,%s\n", strings.Join(counters(), ","), openRecords)
 	for {
 		select {
 		case <-ctx.Done():
@@ -296,7 +303,9 @@ func (r *run) watchCounters(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, w := range r.workers {
-			_ = w.read(ctx) // One that is down or stopped has none to give.
+			if w.read(ctx) == nil { // One that is down or stopped has none to give.
+				fmt.Fprintf(file, "%.1f,%s\n", time.Since(r.begin).Seconds(), w.line())
+			}
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// badEvery: one record in so many is refused by the target, whatever its state.
-	badEvery = 1500
+	// badEvery: one record in so many is refused by the target, whatever its state. With six partitions in turn, all have some.
+	badEvery = 1501
 
 	// maxBody bounds a request; the workers' batches are far smaller.
 	maxBody = 16 << 20

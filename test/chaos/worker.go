@@ -31,6 +31,9 @@ func counters() []string {
 	}
 }
 
+// openRecords is the gauge that is written down over time, beside the counters.
+const openRecords = "sluice_records_open"
+
 // worker is a "sluice run" process, started again after each kill. start, kill and stop are for one goroutine.
 type worker struct {
 	name, bin, dir, listen string
@@ -39,7 +42,7 @@ type worker struct {
 	exited chan struct{}
 
 	mu    sync.Mutex
-	last  map[string]float64 // Guarded by mu: the counters of the process that runs.
+	last  map[string]float64 // Guarded by mu: the counters of the process that runs, and its open records.
 	total map[string]float64 // Guarded by mu: those of the processes that ended, as last seen.
 }
 
@@ -81,7 +84,7 @@ func (w *worker) start() error {
 		return fmt.Errorf("start worker: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(w.bin, "sluice"), "run", w.dir)
+	cmd := exec.Command(filepath.Join(w.bin, "sluice"), "run", "--log-level", "debug", w.dir)
 	cmd.Stdout, cmd.Stderr = log, log
 	dieWithParent(cmd)
 	started, exited := make(chan error, 1), make(chan struct{})
@@ -176,7 +179,7 @@ func (w *worker) read(ctx context.Context) error {
 		return fmt.Errorf("read metrics: %w", err)
 	}
 	got := map[string]float64{}
-	for _, name := range counters() {
+	for _, name := range append(counters(), openRecords) {
 		got[name] = sum(body, name)
 	}
 	w.mu.Lock()
@@ -185,6 +188,17 @@ func (w *worker) read(ctx context.Context) error {
 		w.last = got
 	}
 	return nil
+}
+
+// line is what was read last, for a file of what happened when.
+func (w *worker) line() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := w.name
+	for _, name := range append(counters(), openRecords) {
+		text += fmt.Sprintf(",%.0f", w.last[name])
+	}
+	return text
 }
 
 // sum adds up a metric over its labels.
@@ -204,8 +218,8 @@ func sum(body []byte, name string) float64 {
 func (w *worker) closeCounters() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for name, v := range w.last {
-		w.total[name] += v
+	for _, name := range counters() {
+		w.total[name] += w.last[name]
 	}
 	w.last = map[string]float64{}
 }
