@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -76,8 +77,15 @@ func moveLeaders(ctx context.Context, admin *kadm.Client) error {
 	return nil
 }
 
-// lag returns how many records the group has not finished, and where each partition's first such record is.
-func lag(ctx context.Context, admin *kadm.Client, group string) (int64, map[int32]int64, error) {
+// Backlog is what a group has not finished.
+type Backlog struct {
+	Lag    int64           // Of all partitions.
+	Parts  map[int32]int64 // Of each.
+	Starts map[int32]int64 // Where each partition's first unfinished record is, or was a moment ago.
+}
+
+// backlog asks for what the group has not finished.
+func backlog(ctx context.Context, admin *kadm.Client, group string) (Backlog, error) {
 	ctx, cancel := context.WithTimeout(ctx, adminLimit)
 	defer cancel()
 	groups, err := admin.DescribeShareGroupOffsets(ctx, group)
@@ -85,21 +93,40 @@ func lag(ctx context.Context, admin *kadm.Client, group string) (int64, map[int3
 		err = groups.Error()
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("describe offsets of the group: %w", err)
+		return Backlog{}, fmt.Errorf("describe offsets of the group: %w", err)
 	}
-	total, starts := int64(0), map[int32]int64{}
+	b := Backlog{Parts: map[int32]int64{}, Starts: map[int32]int64{}}
 	for _, o := range groups[group].Offsets.Sorted() {
 		if o.Err != nil {
-			return 0, nil, fmt.Errorf("describe offsets of the group: %w", o.Err)
+			return Backlog{}, fmt.Errorf("describe offsets of the group: %w", o.Err)
 		}
 		if o.Lag < 0 {
-			return 0, nil, fmt.Errorf("describe offsets of the group: partition %d has no lag yet", o.Partition)
+			return Backlog{}, fmt.Errorf("describe offsets of the group: partition %d has no lag yet", o.Partition)
 		}
-		total += o.Lag
-		starts[o.Partition] = o.StartOffset
+		b.Lag += o.Lag
+		b.Parts[o.Partition], b.Starts[o.Partition] = o.Lag, o.StartOffset
 	}
-	if len(starts) < partitions {
-		return 0, nil, fmt.Errorf("describe offsets of the group: %d of %d partitions", len(starts), partitions)
+	if len(b.Starts) < partitions {
+		return Backlog{}, fmt.Errorf("describe offsets of the group: %d of %d partitions", len(b.Starts), partitions)
 	}
-	return total, starts, nil
+	return b, nil
+}
+
+// members says who is in the group, as its coordinator sees it, and what each has.
+func members(ctx context.Context, admin *kadm.Client, group string) string {
+	ctx, cancel := context.WithTimeout(ctx, adminLimit)
+	defer cancel()
+	groups, err := admin.DescribeShareGroups(ctx, group)
+	if err == nil {
+		err = groups.Error()
+	}
+	if err != nil {
+		return err.Error()
+	}
+	g := groups[group]
+	parts := []string{fmt.Sprintf("coordinator %d, %s, epoch %d, %d members", g.Coordinator.NodeID, g.GroupState, g.GroupEpoch, len(g.Members))}
+	for _, m := range g.Members {
+		parts = append(parts, fmt.Sprintf("%s (%s, epoch %d) has %v", m.ClientID, m.MemberID, m.MemberEpoch, m.Assignment.Sorted()))
+	}
+	return strings.Join(parts, "; ")
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // shown bounds each list of findings.
-const shown = 20
+const shown = 5
 
 // Title names the run in a report of several.
 func (o *Outcome) Title() string {
@@ -37,7 +37,7 @@ func (o *Outcome) Report(command, version string) string {
 	}
 	drained := fmt.Sprintf("%.1f s", o.Drained.Seconds())
 	if o.Drained == 0 {
-		drained = fmt.Sprintf("not within %v: %d records missing, lag %d", settleLimit, o.Missing, o.Lag)
+		drained = fmt.Sprintf("not within %v: %d records missing, lag %d", settleLimit, o.Missing, o.Backlog.Lag)
 	}
 	copies := map[string]int{}
 	for _, d := range a.Doubles {
@@ -52,7 +52,7 @@ func (o *Outcome) Report(command, version string) string {
 		{"not confirmed (of these, seen all the same)", fmt.Sprintf("%d (%d)", o.Refused, a.Unconfirmed)},
 		{"written", a.Written},
 		{"dead-lettered", a.DeadLettered},
-		{"lost", len(a.Lost)},
+		{"lost (of these, the group still has)", fmt.Sprintf("%d (%d)", len(a.Lost), o.Held)},
 		{"good, and dead-lettered", len(a.GoodDead)},
 		{"bad, and written", a.BadWritten},
 		{"copies: written more than once", copies["written more than once"]},

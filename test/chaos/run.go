@@ -52,10 +52,10 @@ type Outcome struct {
 	Places     []Place
 	Drained    time.Duration // From the end of the faults; 0 if it did not within the limit.
 	Missing    int           // Confirmed records that had not arrived when the wait ended.
-	Lag        int64         // Of the group, then.
-	Starts     map[int32]int64
-	Lost       []string // About each lost record, the first of them.
-	Refused    int      // Records the brokers did not confirm.
+	Backlog    Backlog       // Of the group, then.
+	Held       int           // Of the lost records: those the group has not finished.
+	Lost       []string      // About each lost record, the first of them.
+	Refused    int           // Records the brokers did not confirm.
 	Stops      []time.Duration
 	Counters   map[string]float64
 	LogErrors  map[string]int // Error lines of the workers' logs, by message.
@@ -506,19 +506,20 @@ func (r *run) drain(healed time.Time) {
 		defer func() {
 			if time.Since(said) > 5*time.Second {
 				said = time.Now()
-				r.log.Info("draining", "missing", r.out.Missing, "lag", r.out.Lag, "starts", r.out.Starts, "err", err)
+				r.log.Info("draining", "missing", r.out.Missing, "lag", r.out.Backlog.Lag, "starts", r.out.Backlog.Starts, "err", err)
 			}
 		}()
-		if r.out.Lag, r.out.Starts, err = lag(r.tb.Context(), r.admin, r.group); err != nil {
+		if r.out.Backlog, err = backlog(r.tb.Context(), r.admin, r.group); err != nil {
 			return err
 		}
-		if r.out.Lag > 0 {
-			return fmt.Errorf("%d records have not arrived, the group's lag is %d", r.out.Missing, r.out.Lag)
+		if b := r.out.Backlog; b.Lag > 0 {
+			return fmt.Errorf("%d records have not arrived, the group's lag is %d, by partition %v", r.out.Missing, b.Lag, b.Parts)
 		}
 		return nil
 	})
 	if err != nil {
 		r.complain("not drained within %v: %v", settleLimit, err)
+		r.complain("the group then: %s", members(r.tb.Context(), r.admin, r.group))
 		return
 	}
 	r.out.Drained = time.Since(healed)
@@ -553,7 +554,12 @@ func (r *run) account() {
 	}
 	r.out.Account = Tally(r.out.Places, events, Bad, r.out.Faults, graceAfter)
 	r.must(writeEvents(filepath.Join(r.dir, "events.csv"), events))
-	for _, id := range r.out.Account.Lost[:min(len(r.out.Account.Lost), 20)] {
+	for _, id := range r.out.Account.Lost {
+		if r.out.held(r.out.Places[id]) {
+			r.out.Held++
+		}
+	}
+	for _, id := range r.out.Account.Lost[:min(len(r.out.Account.Lost), 5)] {
 		r.out.Lost = append(r.out.Lost, r.aboutLost(id))
 	}
 	r.out.LogErrors = map[string]int{}
@@ -581,18 +587,23 @@ func field(line []byte, name string) string {
 	return string(value)
 }
 
+// held reports whether the group has not finished the record, as far as its start offset tells.
+func (o *Outcome) held(p Place) bool {
+	return o.Backlog.Parts[p.Partition] > 0 && p.Offset >= o.Backlog.Starts[p.Partition]
+}
+
 // aboutLost says whether the brokers and the group still have a lost record.
 func (r *run) aboutLost(id int) string {
 	p := r.out.Places[id]
 	where := fmt.Sprintf("record %d, partition %d, offset %d", id, p.Partition, p.Offset)
-	start, known := r.out.Starts[p.Partition]
+	group := fmt.Sprintf("it begins at %d, lag %d", r.out.Backlog.Starts[p.Partition], r.out.Backlog.Parts[p.Partition])
 	switch {
 	case !r.inLog(id):
 		return where + ": the brokers do not have it either"
-	case r.out.Lag > 0 && (!known || p.Offset >= start):
-		return fmt.Sprintf("%s: the group may still have it (it begins at %d, lag %d)", where, start, r.out.Lag)
+	case r.out.held(p):
+		return where + ": the group still has it (" + group + ")"
 	default:
-		return fmt.Sprintf("%s: the group has finished it (it begins at %d, lag %d)", where, start, r.out.Lag)
+		return where + ": the group has finished it (" + group + ")"
 	}
 }
 
