@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ var (
 	durationFlag = flag.Duration("duration", 50*time.Second, "how long things break")
 	seedFlag     = flag.Uint64("seed", 12, "of the schedule; odd ones take the builtin sink, even ones a plugin process; multiples of three let puts end unknown")
 	rateFlag     = flag.Int("rate", 2000, "records a second")
-	faultsFlag   = flag.String("faults", "all", "all, none, or kinds by commas, such as \"worker killed,broker killed\"")
+	faultsFlag   = flag.String("faults", "all", "all, none, or kinds by commas, such as \"worker killed,broker killed\"; all but some: \"all,-leaders moved\"")
 	writeFlag    = flag.Bool("write", false, "put the report into docs/chaos.md")
 	keepFlag     = flag.Bool("keep", false, "keep the workers' logs of a run that passes")
 )
@@ -31,21 +32,54 @@ func planned(t *testing.T) Plan {
 	if *seedFlag%2 == 0 {
 		p.Sink = "process:http"
 	}
-	all, traits := kinds()
-	switch *faultsFlag {
-	case "all":
-		p.Kinds = all
-	case "none":
-	default:
-		for name := range strings.SplitSeq(*faultsFlag, ",") {
-			kind := Kind(strings.TrimSpace(name))
-			if _, ok := traits[kind]; !ok {
-				t.Fatalf("there is no fault %q, only %q", kind, all)
-			}
-			p.Kinds = append(p.Kinds, kind)
-		}
+	var err error
+	if p.Kinds, err = choose(*faultsFlag); err != nil {
+		t.Fatal(err)
 	}
 	return p
+}
+
+// choose reads -faults.
+func choose(text string) ([]Kind, error) {
+	all, traits := kinds()
+	var chosen []Kind
+	for name := range strings.SplitSeq(text, ",") {
+		name, without := strings.CutPrefix(strings.TrimSpace(name), "-")
+		kind := Kind(name)
+		_, known := traits[kind]
+		switch {
+		case name == "none":
+			return nil, nil
+		case name == "all":
+			chosen = all
+		case !known:
+			return nil, fmt.Errorf("there is no fault %q, only %q", name, all)
+		case without:
+			chosen = slices.DeleteFunc(chosen, func(k Kind) bool { return k == kind })
+		default:
+			chosen = append(chosen, kind)
+		}
+	}
+	return chosen, nil
+}
+
+func TestChoose(t *testing.T) {
+	all, _ := kinds()
+	for _, tc := range []struct {
+		text string
+		n    int // -1: an error.
+	}{
+		{"all", len(all)},
+		{"none", 0},
+		{"worker killed, target stores late", 2},
+		{"all,-leaders moved,-worker killed", len(all) - 2},
+		{"workers killed", -1},
+	} {
+		got, err := choose(tc.text)
+		if n := len(got); (err != nil) != (tc.n < 0) || err == nil && n != tc.n {
+			t.Errorf("choose(%q) gives %q, %v; want %d", tc.text, got, err, tc.n)
+		}
+	}
 }
 
 // judge reports the run and fails the test for what it found.

@@ -13,21 +13,21 @@ type Kind string
 
 // The kinds of faults.
 const (
-	WorkerKill  Kind = "worker killed"       // SIGKILL, started again at the end.
-	WorkerStop  Kind = "worker stopped"      // SIGSTOP for longer than the lock, then SIGCONT.
-	BrokerKill  Kind = "broker killed"       // SIGKILL, started again at the end.
-	BrokerStop  Kind = "broker stopped"      // SIGSTOP, then SIGCONT.
-	LeaderMove  Kind = "leaders moved"       // Of all partitions, the group's state and coordinator included.
-	Refuse      Kind = "target refuses"      // Connections are closed, new ones refused.
-	Hang        Kind = "target hangs"        // Requests get no answer and store nothing.
-	Unavailable Kind = "target answers 503"  // Nothing is stored.
-	Throttle    Kind = "target answers 429"  // With Retry-After; nothing is stored.
-	StoreLate   Kind = "target stores, late" // Stored, answered after the sink's timeout.
-	StoreCut    Kind = "target stores, cuts" // Stored, then the connection is closed instead of an answer.
-	LinkCut     Kind = "target link cut"     // One worker's connections to the target are closed, again and again.
-	LinkDelay   Kind = "target link slow"    // What goes over them waits.
-	LinkHalf    Kind = "target link dead"    // They stay open, and what is sent vanishes.
-	BrokerCut   Kind = "broker link cut"     // The same for one worker's connections to all brokers.
+	WorkerKill  Kind = "worker killed"          // SIGKILL, started again at the end.
+	WorkerStop  Kind = "worker stopped"         // SIGSTOP for longer than the lock, then SIGCONT.
+	BrokerKill  Kind = "broker killed"          // SIGKILL, started again at the end.
+	BrokerStop  Kind = "broker stopped"         // SIGSTOP, then SIGCONT.
+	LeaderMove  Kind = "leaders moved"          // Of all partitions, the group's state and coordinator included.
+	Refuse      Kind = "target refuses"         // Connections are closed, new ones refused.
+	Hang        Kind = "target hangs"           // Requests get no answer and store nothing.
+	Unavailable Kind = "target answers 503"     // Nothing is stored.
+	Throttle    Kind = "target answers 429"     // With Retry-After; nothing is stored.
+	StoreLate   Kind = "target stores late"     // Stored, answered after the sink's timeout.
+	StoreCut    Kind = "target stores and cuts" // Stored, then the connection is closed instead of an answer.
+	LinkCut     Kind = "target link cut"        // One worker's connections to the target are closed, again and again.
+	LinkDelay   Kind = "target link slow"       // What goes over them waits.
+	LinkHalf    Kind = "target link dead"       // They stay open, and what is sent vanishes.
+	BrokerCut   Kind = "broker link cut"        // The same for one worker's connections to all brokers.
 	BrokerDelay Kind = "broker link slow"
 	BrokerHalf  Kind = "broker link dead"
 )
