@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -82,7 +83,7 @@ func (a *Account) Failed() bool {
 // Tally accounts for every confirmed record. confirmed has the place of each record by its id, with the offset -1 where there is
 // none. bad reports which records the target refuses. A double belongs to the fault within whose window, and grace after it, the
 // second arrival falls; of several the latest that began after the first arrival, else the latest. Faults whose kind stores nothing
-// explain no double. events is sorted.
+// explain no double. What a killed worker wrote last is explained by its kill for longer, see orphaned. events is sorted.
 func Tally(confirmed []Place, events []Event, bad func(id int) bool, faults []Fault, grace time.Duration) *Account {
 	a := &Account{}
 	written, dead := make([]bool, len(confirmed)), make([]bool, len(confirmed))
@@ -139,7 +140,7 @@ func blame(first, second Event, faults []Fault, grace time.Duration) int {
 	found, between := -1, false
 	for i := range faults {
 		f := &faults[i]
-		if f.Skipped != "" || !traits[f.Kind].doubles || second.At < f.Start || second.At > f.End+grace {
+		if f.Skipped != "" || !traits[f.Kind].doubles || second.At < f.Start || second.At > f.End+grace && !orphaned(first, second, f) {
 			continue
 		}
 		open := f.End >= first.At // It was open, or began, between the two.
@@ -148,4 +149,16 @@ func blame(first, second Event, faults []Fault, grace time.Duration) int {
 		}
 	}
 	return found
+}
+
+// sessionTimeout is the brokers' default of share.session.timeout.ms: for so long a killed worker keeps the partitions it was
+// assigned, and nobody else reads them.
+const sessionTimeout = 45 * time.Second
+
+// orphaned reports whether first is what a killed worker wrote in its last moments, which could not be acknowledged any more, and
+// second came when another worker got its partitions.
+func orphaned(first, second Event, f *Fault) bool {
+	victim := fmt.Sprintf("w%d", f.Victim+1)
+	return f.Kind == WorkerKill && first.Worker == victim && first.At > f.Start-Lock && first.At < f.Start+time.Second &&
+		second.At < f.Start+sessionTimeout+5*time.Second
 }

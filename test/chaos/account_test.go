@@ -109,6 +109,28 @@ func TestOneFindingFails(t *testing.T) {
 	}
 }
 
+// A killed worker's partitions are read again after its session's end: only what it wrote itself, just before, is explained so late.
+func TestKillExplainsItsOwnLastRecordsForLonger(t *testing.T) {
+	kill := []Fault{{Kind: WorkerKill, Victim: 2, Start: 100 * time.Second, End: 102 * time.Second}}
+	for _, tc := range []struct {
+		name          string
+		by            string
+		first, second float64
+		fault         int
+	}{
+		{"by the victim, at its end", "w3", 100.01, 145.3, 0},
+		{"by the victim, long before", "w3", 80, 145.3, -1},
+		{"by another", "w1", 100.01, 145.3, -1},
+		{"after the session's end", "w3", 100.01, 151, -1},
+	} {
+		first, second := at(0, tc.first), at(0, tc.second)
+		first.Worker = tc.by
+		if got := blame(first, second, kill, graceAfter); got != tc.fault {
+			t.Errorf("%s: fault %d, want %d", tc.name, got, tc.fault)
+		}
+	}
+}
+
 func TestScheduleKeepsItsRules(t *testing.T) {
 	all, traits := kinds()
 	seen := map[Kind]int{}

@@ -175,8 +175,9 @@ leaders, and makes the target and all connections misbehave; then all is healed,
 confirmed is looked for at the target and in the dead letter topic. One record in 1,501 is bad on purpose.
 
 A record may be written more than once by a fault (docs/delivery.md). Each such copy is assigned to the fault within whose time, and
-20 s after it (the lock and 5 s), it came; a fault of a kind that stores nothing, such as an answer of 503, explains none. A run fails
-if a record is lost, a good one is dead-lettered, or a copy has no fault to explain it.
+20 s after it (the lock and 5 s), it came; a fault of a kind that stores nothing, such as an answer of 503, explains none. What a
+killed worker wrote last may come again 45 s later, when its session has ended and others get its partitions. A run fails if a record
+is lost, a good one is dead-lettered, or a copy has no fault to explain it.
 `
 
 // write puts the section into the file, in the place of one with the same title.
