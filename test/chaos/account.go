@@ -156,9 +156,13 @@ func blame(first, second Event, faults []Fault, grace time.Duration) int {
 const sessionTimeout = 45 * time.Second
 
 // orphaned reports whether first is what a killed worker wrote in its last moments, which could not be acknowledged any more, and
-// second came when another worker got its partitions.
+// second came when another worker got its partitions. A dead letter does not say who wrote it: it has to be of the very second.
 func orphaned(first, second Event, f *Fault) bool {
-	victim := fmt.Sprintf("w%d", f.Victim+1)
-	return f.Kind == WorkerKill && first.Worker == victim && first.At > f.Start-Lock && first.At < f.Start+time.Second &&
-		second.At < f.Start+sessionTimeout+5*time.Second
+	since := f.Start - Lock
+	if first.Letter != nil {
+		since = f.Start - time.Second
+	} else if first.Worker != fmt.Sprintf("w%d", f.Victim+1) {
+		return false
+	}
+	return f.Kind == WorkerKill && first.At > since && first.At < f.Start+time.Second && second.At < f.Start+sessionTimeout+5*time.Second
 }
