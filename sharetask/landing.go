@@ -90,7 +90,7 @@ func (t *Task) outage(p *put, w tally, now time.Time) {
 		t.breaker.abandon()
 	case p.crashed && p.process != 0 && p.process == t.crashed: // Counted with another put that was in it.
 		t.breaker.abandon()
-	case !w.telling && !t.breaker.opened: // More likely its own fault; it has a backoff of its own.
+	case (p.apart || !w.telling) && !t.breaker.opened: // More likely its own fault; it has a backoff of its own.
 	default:
 		if p.crashed {
 			t.crashed = p.process
@@ -198,6 +198,7 @@ func (t *Task) verdicts(p *put, now time.Time) tally {
 		}
 	}
 	if len(unknown) > 0 {
+		w.telling = true
 		t.suspected(p, unknown, now, &w)
 	}
 	t.putAgain(p, again)
@@ -291,7 +292,6 @@ func (t *Task) suspected(p *put, spans []span, now time.Time, w *tally) {
 		s.records += int(sp.hi - sp.lo)
 	}
 	t.metrics.Retried(s.records)
-	w.telling = w.telling || !p.apart
 	if p.chance != nil { // It stays alone in the worker, too.
 		s.fails, s.kills = max(p.chance.fails, 1), p.chance.kills // In a sink that is apart from now on.
 		w.givenUp += t.convict(s, p.apart, p.checked, now)
@@ -375,7 +375,7 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 	// That others succeeded in puts that began after it failed first says that
 	// it is not the target, unless that has gone away since.
 	others := !t.breaker.opened && t.breaker.success.After(tr.since)
-	w.telling = w.telling || !others || p.apart
+	w.telling = w.telling || !others
 	if p.doubtful(r) { // In order: put again alone.
 		tr.unknown = true
 		if p.apart && (p.checked || others && !before.IsZero() && t.breaker.success.After(before)) {
@@ -387,8 +387,14 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 			return again
 		}
 	}
+	own := transient(r)
+	if own && tr.own && !t.breaker.opened {
+		// What it waited for longer than any backoff is not its own.
+		tr.spent += min(now.Sub(later(before, t.breaker.closed)), t.cfg.Retry.Max)
+	}
+	tr.own = own
 	act, wait, draw, cause := judge(failure{
-		result: r, attempts: tr.attempts, elapsed: now.Sub(later(tr.since, t.breaker.closed)),
+		result: r, attempts: tr.attempts, elapsed: tr.spent,
 		succeeded: others, leaving: t.ledger.revoking(d),
 	}, t.cfg.Retry)
 	if s := p.suspect; act == actRetry && s != nil && s.lastTry && !t.breaker.opened && transient(r) {

@@ -21,6 +21,7 @@ type lastChances struct {
 	settled time.Time
 	turn    *place
 	mine    bool // The task has the turn: it puts nothing else.
+	probed  bool // The last probe was of one: the next is of another record, if there is one.
 
 	// One is under way until what became of it is confirmed.
 	running bool
@@ -174,7 +175,7 @@ func (t *Task) dispatchChance(ctx context.Context, now time.Time) {
 			continue
 		}
 		t.breaker.allow(now)
-		l.running, l.flying, l.over = true, true, false
+		l.running, l.flying, l.over, l.probed = true, true, false, t.breaker.opened
 		l.key, l.session, l.offset = c.d.TopicPartition, c.d.Session, c.d.Records[c.index].Offset
 		c.d.slots[c.index].state = slotPutting
 		p := t.newPut([]span{{d: c.d, lo: c.index, hi: c.index + 1}}, 1)

@@ -143,7 +143,7 @@ func TestALastChanceWithoutAResultStaysAlone(t *testing.T) {
 	for _, name := range []string{"hangs", "crashes"} {
 		for _, checks := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
-				src, letters := newFakeSource(400, 30*time.Second), &fakeLetters{}
+				src, letters := newFakeSource(6000, 30*time.Second), &fakeLetters{}
 				src.count[50] = 4
 				var flying, puts atomic.Int64
 				cfg := testConfig(src, nil)
@@ -158,6 +158,9 @@ func TestALastChanceWithoutAResultStaysAlone(t *testing.T) {
 						if n := flying.Load(); chance && (n > 1 || len(b) > 1) {
 							t.Errorf("%s: the last chance is put with %d others, and %d other puts", name, len(b)-1, n-1)
 						}
+						if !chance {
+							time.Sleep(20 * time.Millisecond)
+						}
 						if chance && puts.Add(1) < 3 {
 							return outages[name](ctx, s, r)
 						}
@@ -166,12 +169,11 @@ func TestALastChanceWithoutAResultStaysAlone(t *testing.T) {
 					}
 					return s, nil
 				}
-				go src.grow(200)
 				if _, err := runFor(t, cfg, 5*time.Minute); err != nil {
 					t.Fatal(err)
 				}
-				if got := src.verdicts(); got[Accept] != 600 || puts.Load() != 3 || len(letters.offsets()) > 0 {
-					t.Errorf("%s: got %v, letters %v and %d puts of the last chance, want 600 accepted with 3", name, got, letters.offsets(), puts.Load())
+				if got := src.verdicts(); got[Accept] != 6000 || puts.Load() != 3 || len(letters.offsets()) > 0 {
+					t.Errorf("%s: got %v, letters %v and %d puts of the last chance, want 6000 accepted with 3", name, got, letters.offsets(), puts.Load())
 				}
 			})
 		}
@@ -273,6 +275,41 @@ func TestAHeldLastChanceIsPutWhenTheTargetIsBack(t *testing.T) {
 		}
 		if got := src.verdicts()[Accept]; got != 1 || last > 4*time.Second {
 			t.Errorf("%d accepted, put last at %v, want soon after 2s", got, last)
+		}
+	})
+}
+
+// TestOthersAreProbedWhereLastChancesFail: of those that always fail no probe
+// succeeds.
+func TestOthersAreProbedWhereLastChancesFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src, letters, start := newFakeSource(50, 15*time.Second), &fakeLetters{}, time.Now()
+		for o := range int64(4) {
+			src.count[o] = 4
+		}
+		var first time.Duration
+		cfg := testConfig(src, nil)
+		cfg.Letters, cfg.PutTimeout, cfg.Retry.MaxElapsed = letters, 5*time.Second, time.Minute
+		cfg.MakeSink = func(context.Context, int, bool) (Sink, error) {
+			s := &fakeSink{}
+			s.put = func(ctx context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+				if b[0].Offset < 4 {
+					return hang(ctx, s)
+				}
+				if first == 0 {
+					first = time.Since(start)
+				}
+				acceptAll(r)
+				return nil
+			}
+			return s, nil
+		}
+		go src.grow(1000)
+		if _, err := runFor(t, cfg, 40*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := letters.offsets(); !slices.Equal(got, []int64{0, 1, 2, 3}) || src.verdicts()[Accept] != 1050 || first > 10*time.Minute {
+			t.Errorf("got letters %v and %v, the first other after %v; want the four, 1050 accepted, and soon", got, src.verdicts(), first)
 		}
 	})
 }

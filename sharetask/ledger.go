@@ -34,11 +34,13 @@ type slot struct{ state slotState }
 
 // trouble is what is known of a record that failed at least once.
 type trouble struct {
-	attempts int       // Puts that did not end in Accept.
-	kills    int       // Puts of it alone whose result is unknown.
-	unknown  bool      // One of them ended without a result.
-	since    time.Time // End of the first of them.
-	last     time.Time // End of the last of them.
+	attempts int           // Puts that did not end in Accept.
+	kills    int           // Puts of it alone whose result is unknown.
+	unknown  bool          // One of them ended without a result.
+	own      bool          // The last failure may be its own: transient.
+	spent    time.Duration // From one such failure to the next, while the target was up.
+	since    time.Time     // End of the first of them.
+	last     time.Time     // End of the last of them.
 }
 
 // span is a run of records of one delivery, by index: lo to hi-1.

@@ -125,6 +125,8 @@ func (t *Task) work(ctx context.Context, now time.Time) {
 	case t.breaker.wantsCheck(now) && len(t.idle) > 0 && t.slowUntil.IsZero():
 		t.breaker.check()
 		t.launch(ctx, t.takeIdle(0), t.newPut(nil, 0))
+	case alone && t.breaker.opened && t.chances.probed && t.dispatch(ctx, now):
+		// Probes are of last chances and of others in turn, too.
 	case alone:
 		t.dispatchChance(ctx, now)
 	default:
@@ -243,28 +245,31 @@ func (t *Task) wake(now time.Time) time.Time {
 	return next
 }
 
-// dispatch gives idle writers what is ready to be put.
-func (t *Task) dispatch(ctx context.Context, now time.Time) {
+// dispatch gives idle writers what is ready to be put, and reports whether there
+// was anything.
+func (t *Task) dispatch(ctx context.Context, now time.Time) (launched bool) {
 	probing := t.breaker.opened
 	if !t.slowUntil.IsZero() || probing && !t.breaker.ready(now) {
-		return
+		return false
 	}
 	// Probes are of suspects and of others in turn, so that neither waits for
 	// one of the other kind that never succeeds.
 	if probing && t.doubted && t.dispatchSuspect(ctx, now) {
-		t.doubted = false
-		return
+		t.doubted, t.chances.probed = false, false
+		return true
 	}
 	if !probing || t.queue.shared.records == 0 { // The probe is of what was not tried yet, if there is any.
 		t.queue.due(now, probing)
 	}
-	launched := t.dispatchReady(ctx, now)
+	launched = t.dispatchReady(ctx, now)
 	if probing && !launched { // What was there is no longer ours.
 		t.queue.due(now, true)
 		launched = t.dispatchReady(ctx, now)
 	}
 	t.doubted = launched
-	t.dispatchSuspect(ctx, now)
+	launched = t.dispatchSuspect(ctx, now) || launched
+	t.chances.probed = t.chances.probed && !launched
+	return launched
 }
 
 // dispatchReady gives idle writers what is in the queue, and reports whether

@@ -270,48 +270,6 @@ func TestTooManyRejectsFailTheTask(t *testing.T) {
 	})
 }
 
-// TestATransientOutageUsesUpNoRetries: not if a put that was under way succeeds
-// after others failed, and not if the target comes back by and by.
-func TestATransientOutageUsesUpNoRetries(t *testing.T) {
-	for name, c := range map[string]struct {
-		up, warm time.Duration // From then on every second put succeeds, and from then on all do.
-		slow     int           // Which put takes five seconds more.
-	}{
-		"last put":         {up: 60 * time.Minute, warm: 60 * time.Minute, slow: 12},
-		"several in turn":  {up: 60 * time.Minute, warm: 60 * time.Minute},
-		"comes by and by":  {up: 10 * time.Minute, warm: 12 * time.Minute},
-		"slow, by and by ": {up: 10 * time.Minute, warm: 12 * time.Minute, slow: 12},
-	} {
-		for _, records := range []int64{141, 400} {
-			synctest.Test(t, func(t *testing.T) {
-				src, letters, start := newFakeSource(records, 15*time.Second), &fakeLetters{}, time.Now()
-				var puts atomic.Int64
-				sink := &fakeSink{put: func(ctx context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
-					n, at := puts.Add(1), time.Since(start)
-					if at >= 5*time.Second && at < c.up || at >= c.up && at < c.warm && n%2 == 0 {
-						time.Sleep(50 * time.Millisecond)
-						return outages["transient"](ctx, nil, r)
-					}
-					if n == int64(c.slow) {
-						time.Sleep(5 * time.Second)
-					}
-					time.Sleep(time.Second + time.Duration(b[0].Offset%7)*100*time.Millisecond)
-					acceptAll(r)
-					return nil
-				}}
-				cfg := testConfig(src, sink)
-				cfg.Letters, cfg.Parallelism = letters, 3
-				if _, err := runFor(t, cfg, 90*time.Minute); err != nil {
-					t.Fatal(err)
-				}
-				if got := src.verdicts(); got[Accept] != int(records) || len(letters.offsets()) > 0 {
-					t.Errorf("%s: got %v and letters %v, want %d accepted", name, got, letters.offsets(), records)
-				}
-			})
-		}
-	}
-}
-
 // TestAnOutageThatHangsOrCrashesConvictsNobody by a success from before it, in
 // order or not.
 func TestAnOutageThatHangsOrCrashesConvictsNobody(t *testing.T) {
@@ -466,37 +424,6 @@ func TestTooManyConversionErrorsNameTheirCause(t *testing.T) {
 		var failed *FailedError
 		if !errors.As(err, &failed) || !strings.Contains(err.Error(), "not JSON") {
 			t.Errorf("got error %v, want FAILED with what the converter said", err)
-		}
-	})
-}
-
-// TestARecordThatFailsDoesNotHoldTheWindowForEver: with the record-lock window full behind it there is nothing more to compare it
-// with than what succeeded before.
-func TestARecordThatFailsDoesNotHoldTheWindowForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := newFakeSource(500, 15*time.Second)
-		src.window = 50
-		letters := &fakeLetters{}
-		sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
-			time.Sleep(10 * time.Millisecond)
-			acceptAll(r)
-			for i := range b {
-				if b[i].Offset%100 == 7 {
-					r[i] = pluginapi.Retried(pluginapi.NewError(pluginapi.Transient, "500", "oops"))
-				}
-			}
-			return nil
-		}}
-		cfg := testConfig(src, sink)
-		cfg.Letters = letters
-		if _, err := runFor(t, cfg, time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		if got := letters.offsets(); !slices.Equal(got, []int64{7, 107, 207, 307, 407}) {
-			t.Errorf("got letters %v, want one of each hundred", got)
-		}
-		if got := src.verdicts(); got[Accept] != 500 {
-			t.Errorf("got %v, want 500 accepted", got)
 		}
 	})
 }

@@ -74,9 +74,17 @@ func TestAPausedTaskHoldsNothing(t *testing.T) {
 func TestAPauseKeepsNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newFakeSource(400, 30*time.Second)
-		task, err := New(testConfig(src, &fakeSink{put: func(_ context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
-			time.Sleep(2 * time.Second)
+		task, err := New(testConfig(src, &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+			time.Sleep(time.Second)
 			acceptAll(r)
+			for i := range b {
+				switch b[i].Offset % 7 {
+				case 3:
+					r[i] = pluginapi.Result{} // Unknown: a suspect.
+				case 5:
+					r[i] = pluginapi.Retried(pluginapi.NewError(pluginapi.Transient, "", "later"))
+				}
+			}
 			return nil
 		}}))
 		if err != nil {

@@ -199,12 +199,13 @@ func (q *queue) enough() int {
 func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int) {
 	limit = min(limit, q.policy.MaxRecords)
 	bytes := 0
+	single := false // It holds a record alone that may be the one of its neighbours that kills the sink.
 	q.eligible(w, now, func(l *lane) {
 		before := records
 		// Where order matters a record that failed is put again alone: what
 		// follows it in its partition must not be stored while it is not.
 		alone := q.ordered && l.retries > 0
-		for len(l.spans) > 0 && records < limit && (records == 0 || bytes < q.policy.MaxBytes) {
+		for len(l.spans) > 0 && !single && records < limit && (records == 0 || bytes < q.policy.MaxBytes) {
 			s := &l.spans[0]
 			start := s.lo
 			for s.lo < s.hi && s.d.slots[s.lo].state != slotBuffered {
@@ -214,7 +215,13 @@ func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int
 				break // Deciding what was acquired together in one go costs the broker least.
 			}
 			first := s.lo
-			for s.lo < s.hi && records < limit && s.d.slots[s.lo].state == slotBuffered {
+			others := false
+			for s.lo < s.hi && !single && records < limit && s.d.slots[s.lo].state == slotBuffered {
+				single = alone && s.d.killed(s.lo)
+				if others = single && records > 0; others {
+					single = false
+					break
+				}
 				n := RecordBytes(&s.d.Records[s.lo])
 				if records > 0 && bytes+n > q.policy.MaxBytes {
 					bytes = q.policy.MaxBytes // Full: ends the loops.
@@ -225,9 +232,6 @@ func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int
 				s.d.slots[s.lo].state = slotPutting
 				s.lo++
 				records++
-				if alone && s.d.killed(s.lo-1) {
-					break // It may be the one of its neighbours that kills the sink.
-				}
 			}
 			if s.lo > first {
 				spans = append(spans, span{d: s.d, lo: first, hi: s.lo})
@@ -237,7 +241,7 @@ func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int
 				l.spans = l.spans[1:]
 				l.retries = max(0, l.retries-1)
 			}
-			if alone && records > before {
+			if others || alone && records > before {
 				break
 			}
 		}

@@ -282,3 +282,47 @@ func TestSuspectsDoNotWaitForARecordThatAlwaysFails(t *testing.T) {
 		})
 	}
 }
+
+// TestAPartitionIsNotStoppedByAnothersKiller: with fewer writers than partitions,
+// where order matters, a suspect is put by itself, not with another's.
+func TestAPartitionIsNotStoppedByAnothersKiller(t *testing.T) {
+	q := newQueue(BatchPolicy{MaxRecords: 10, MaxBytes: 1 << 20, MaxWait: time.Second}, true, 1)
+	l, now := newLedger(), time.Unix(100, 0)
+	for p := range int32(4) {
+		ev := &Acquired{TopicPartition: TopicPartition{Topic: "orders", Partition: p}}
+		for o := range int64(3) {
+			ev.Records = append(ev.Records, testRecord(o))
+		}
+		q.push(l.acquire(ev), now)
+	}
+	put, n := q.take(0, now, 10)
+	if n != 10 {
+		t.Fatalf("got a put of %d, want 10", n)
+	}
+	for _, s := range slices.Backward(put) { // All but the last partition's were lost in a crash.
+		if s.d.Partition == put[len(put)-1].d.Partition {
+			continue
+		}
+		for i := range s.d.slots {
+			tr, _ := s.d.failed(int32(i), now)
+			s.d.slots[i].state, tr.unknown = slotWaiting, true
+		}
+		q.retry(s, now)
+	}
+	q.done(put)
+	singles := 0
+	for range 10 {
+		spans, n := q.take(0, now, 10)
+		for _, s := range spans {
+			if s.d.killed(s.lo) {
+				if singles++; n != 1 {
+					t.Errorf("record %d of partition %d is put with %d others", s.lo, s.d.Partition, n-1)
+				}
+			}
+		}
+		q.done(spans)
+	}
+	if singles != 9 {
+		t.Errorf("%d suspects were put, want 9", singles)
+	}
+}

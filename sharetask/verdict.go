@@ -49,7 +49,7 @@ const causeRetries = "retries exhausted"
 type failure struct {
 	result    pluginapi.Result
 	attempts  int           // This one included, so from 1.
-	elapsed   time.Duration // Since the first of them.
+	elapsed   time.Duration // For how long it failed so.
 	succeeded bool          // Whether other records succeeded since then.
 	leaving   bool          // Whether the partition is being taken away.
 }
