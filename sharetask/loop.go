@@ -444,15 +444,16 @@ func (t *Task) enter(d *delivery, now time.Time) {
 			}
 		}
 	}
-	again, last := 0, len(t.chances.list)
+	again, last, highest := 0, len(t.chances.list), 0
 	for i := range d.DeliveryCounts {
 		if count := int(d.DeliveryCounts[i]); count > 1 {
 			again++
+			highest = max(highest, count)
 			t.delivered(d, int32(i), count, now)
 		}
 	}
 	if again > 0 {
-		t.metrics.Redelivered(again, len(t.chances.list)-last)
+		t.metrics.Redelivered(again, len(t.chances.list)-last, highest)
 	}
 	if d.open > 0 {
 		t.queue.push(d, now)

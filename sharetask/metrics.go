@@ -9,8 +9,8 @@ type Metrics interface {
 	Acquired(n int)
 	// Redelivered counts those of them that were delivered before, and of
 	// these the ones at their last chance: one or two deliveries from
-	// MaxDeliveryCount.
-	Redelivered(n, lastChance int)
+	// MaxDeliveryCount. highest is the highest delivery count among them.
+	Redelivered(n, lastChance, highest int)
 	// Acknowledged counts decisions the broker confirmed.
 	Acknowledged(v Verdict, n int)
 	// Lost counts records whose lock or session was lost; renewal says that
@@ -39,7 +39,7 @@ type Metrics interface {
 type noMetrics struct{}
 
 func (noMetrics) Acquired(int)                 {}
-func (noMetrics) Redelivered(int, int)         {}
+func (noMetrics) Redelivered(int, int, int)    {}
 func (noMetrics) Acknowledged(Verdict, int)    {}
 func (noMetrics) Lost(int, bool)               {}
 func (noMetrics) Put(int, time.Duration, bool) {}

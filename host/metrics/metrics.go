@@ -26,7 +26,7 @@ type Registry struct {
 	putSeconds, putRecords                          *prometheus.HistogramVec
 	openRecords, openBytes, running, degraded       *prometheus.GaugeVec
 	restarts, redelivered, lastChances, unrenewed   *prometheus.CounterVec
-	oldest, down                                    *prometheus.GaugeVec
+	oldest, down, highest                           *prometheus.GaugeVec
 	vectors                                         []vector
 }
 
@@ -68,6 +68,7 @@ func New(version, commit string) *Registry {
 	r.openRecords = r.gauge("sluice_records_open", "Records held and not decided.")
 	r.openBytes = r.gauge("sluice_records_open_bytes", "Bytes of keys, values and headers held.")
 	r.oldest = r.gauge("sluice_oldest_open_timestamp_seconds", "When the record that is held longest was handed to the task, as Unix time; 0 if none is held.")
+	r.highest = r.gauge("sluice_delivery_count_highest", "Highest delivery count of a record handed to the task since it was started; 0 while all came for the first time.")
 	r.down = r.gauge("sluice_target_down", "1 while the target is taken to be down: nothing is acquired, and one put or check at a time is tried.")
 	r.running = r.gauge("sluice_task_running", "1 while the task runs, 0 while it starts or has failed.")
 	r.degraded = r.gauge("sluice_task_degraded", "1 while the task runs but its target does not take records.")
@@ -132,6 +133,7 @@ func (r *Registry) Task(connector string, first, tasks int) *Task {
 		unrenewed:      r.unrenewed.WithLabelValues(l...),
 		oldest:         r.oldest.WithLabelValues(l...),
 		down:           r.down.WithLabelValues(l...),
+		highest:        r.highest.WithLabelValues(l...),
 		retried:        r.retried.WithLabelValues(l...),
 		putErrors:      r.putErrors.WithLabelValues(l...),
 		letterFailures: r.letterFailures.WithLabelValues(l...),
@@ -158,7 +160,8 @@ type Task struct {
 	letterFailures, restarts           prometheus.Counter
 	redelivered, lastChances           prometheus.Counter
 	unrenewed                          prometheus.Counter
-	oldest, down                       prometheus.Gauge
+	oldest, down, highest              prometheus.Gauge
+	mostOften                          int // What highest shows.
 	putSeconds, putRecords             prometheus.Observer
 	openRecords, openBytes             prometheus.Gauge
 	running, degraded                  []prometheus.Gauge // One of each task.
@@ -177,8 +180,13 @@ func (t *Task) Acknowledged(v sharetask.Verdict, n int) {
 }
 
 // Redelivered counts records that were delivered before, and those at their
-// last chance.
-func (t *Task) Redelivered(n, lastChance int) {
+// last chance, and keeps the highest delivery count. The task calls it from one
+// goroutine.
+func (t *Task) Redelivered(n, lastChance, highest int) {
+	if highest > t.mostOften {
+		t.mostOften = highest
+		t.highest.Set(float64(highest))
+	}
 	t.redelivered.Add(float64(n))
 	t.lastChances.Add(float64(lastChance))
 }

@@ -41,7 +41,9 @@ func TestEachCallCountsInItsOwnMetric(t *testing.T) {
 		{"no verdict", func(t *Task) { t.Acknowledged(0, 2) }, []string{"sluice_records_accepted_total" + l + " 0"}},
 		{"lost", func(t *Task) { t.Lost(4, false) }, []string{"sluice_records_lost_total" + l + " 4", "sluice_renewals_failed_total" + l + " 0"}},
 		{"renewal refused", func(t *Task) { t.Lost(4, true) }, []string{"sluice_records_lost_total" + l + " 4", "sluice_renewals_failed_total" + l + " 4"}},
-		{"delivered again", func(t *Task) { t.Redelivered(4, 1) }, []string{"sluice_records_redelivered_total" + l + " 4", "sluice_records_last_chance_total" + l + " 1"}},
+		{"delivered again", func(t *Task) { t.Redelivered(4, 1, 5); t.Redelivered(1, 0, 2) }, []string{
+			"sluice_records_redelivered_total" + l + " 5", "sluice_records_last_chance_total" + l + " 1", "sluice_delivery_count_highest" + l + " 5",
+		}},
 		{"target down", func(t *Task) { t.Down(true) }, []string{"sluice_target_down" + l + " 1"}},
 		{"target up", func(t *Task) { t.Down(true); t.Down(false) }, []string{"sluice_target_down" + l + " 0"}},
 		{"put", func(t *Task) { t.Put(500, 250*time.Millisecond, false) }, []string{
