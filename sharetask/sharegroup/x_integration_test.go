@@ -446,12 +446,19 @@ func TestKafkaCoordinatorMoves(t *testing.T) {
 	k := newTracker()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	for round := range 60 { // Thirty seconds.
-		if round%20 == 2 {
+	for round := range 30 { // Fifteen seconds.
+		if round == 2 { // Once: three moves would end where it was.
 			moveLeader(t, c.Client(t), "__consumer_offsets")
 		}
 		produce(t, c.Bootstrap(), topic, values(fmt.Sprint(round), 1)...)
 		k.until(m, round+1)
 		<-tick.C
+	}
+	groups, err := c.Admin(t).DescribeShareGroups(t.Context(), group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := groups[group]; len(g.Members) != 1 || g.Members[0].MemberID != m.membership().id {
+		t.Errorf("the group has members %+v, want ours", g.Members)
 	}
 }

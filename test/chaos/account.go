@@ -156,7 +156,8 @@ func blame(first, second Event, faults []Fault, grace time.Duration) int {
 const sessionTimeout = 45 * time.Second
 
 // orphaned reports whether first is what a killed worker wrote in its last moments, which could not be acknowledged any more, and
-// second came when another worker got its partitions. A dead letter does not say who wrote it: it has to be of the very second.
+// second came when another worker got its partitions. A dead letter does not say who wrote it: it has to be of the very second. What
+// was written in that second may come as late as it likes: other faults may keep the partition from being read.
 func orphaned(first, second Event, f *Fault) bool {
 	since := f.Start - Lock
 	if first.Letter != nil {
@@ -164,5 +165,8 @@ func orphaned(first, second Event, f *Fault) bool {
 	} else if first.Worker != fmt.Sprintf("w%d", f.Victim+1) {
 		return false
 	}
-	return f.Kind == WorkerKill && first.At > since && first.At < f.Start+time.Second && second.At < f.Start+sessionTimeout+5*time.Second
+	if f.Kind != WorkerKill || first.At <= since || first.At >= f.Start+time.Second {
+		return false
+	}
+	return first.At > f.Start-time.Second || second.At < f.Start+sessionTimeout+5*time.Second
 }

@@ -121,7 +121,8 @@ func TestKillExplainsItsOwnLastRecordsForLonger(t *testing.T) {
 		{"by the victim, at its end", "w3", 100.01, 145.3, 0},
 		{"by the victim, long before", "w3", 80, 145.3, -1},
 		{"by another", "w1", 100.01, 145.3, -1},
-		{"after the session's end", "w3", 100.01, 151, -1},
+		{"in its last second, after the session's end", "w3", 99.5, 500, 0},
+		{"before that, after the session's end", "w3", 98.5, 151, -1},
 	} {
 		first, second := at(0, tc.first), at(0, tc.second)
 		first.Worker = tc.by
