@@ -153,6 +153,7 @@ func (f *fakeSource) step() []Event {
 		}
 		out = append(out, ack)
 	}
+	decided := len(f.queued) > 0
 	f.queued = nil
 	slices.Sort(f.again)
 	for len(f.again) > 0 && f.room.Records > f.handed {
@@ -167,6 +168,9 @@ func (f *fakeSource) step() []Event {
 		}
 	}
 	if n <= 0 {
+		if decided && f.stalled && f.window > 0 && len(f.expires) > 0 && f.next < f.end {
+			out = append(out, &Stalled{}) // A decision ends it, and it may be so again.
+		}
 		return out
 	}
 	ev := &Acquired{TopicPartition: orders, Session: 1}

@@ -73,6 +73,7 @@ type tally struct {
 	throttled time.Time        // The target asked for no put before.
 	err       *pluginapi.Error // A reason of a record that was not accepted.
 	telling   bool             // Its failure says something of the target: not all of its records failed while others succeeded.
+	doubt     bool             // Some record has no result.
 	accepted  int
 	givenUp   int
 }
@@ -90,7 +91,7 @@ func (t *Task) outage(p *put, w tally, now time.Time) {
 		t.breaker.abandon()
 	case p.crashed && p.process != 0 && p.process == t.crashed: // Counted with another put that was in it.
 		t.breaker.abandon()
-	case (p.apart || !w.telling) && !t.breaker.opened: // More likely its own fault; it has a backoff of its own.
+	case (p.apart && w.doubt || !w.telling) && !t.breaker.opened: // More likely its own fault; it has a backoff of its own.
 	default:
 		if p.crashed {
 			t.crashed = p.process
@@ -198,7 +199,7 @@ func (t *Task) verdicts(p *put, now time.Time) tally {
 		}
 	}
 	if len(unknown) > 0 {
-		w.telling = true
+		w.telling, w.doubt = true, true
 		t.suspected(p, unknown, now, &w)
 	}
 	t.putAgain(p, again)
@@ -372,12 +373,14 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 		}
 	}
 	tr, before := d.failed(i, now)
-	// That others succeeded in puts that began after it failed first says that
-	// it is not the target, unless that has gone away since.
-	others := !t.breaker.opened && t.breaker.success.After(tr.since)
+	// That others succeeded in puts that began after it failed the last time says
+	// that it is not the target, unless that has gone away since. Where nothing
+	// else can be had, since the record-lock windows are full behind what is
+	// held, that they did after it failed first has to do.
+	others := !t.breaker.opened && (!before.IsZero() && t.breaker.success.After(before) || t.full && t.breaker.success.After(tr.since))
 	w.telling = w.telling || !others
 	if p.doubtful(r) { // In order: put again alone.
-		tr.unknown = true
+		tr.unknown, w.doubt = true, true
 		if p.apart && (p.checked || others && !before.IsZero() && t.breaker.success.After(before)) {
 			tr.kills++
 		}

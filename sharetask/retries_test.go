@@ -136,3 +136,34 @@ func (d *downs) Down(down bool) {
 		d.n.Add(1)
 	}
 }
+
+// TestARecordThatFailsDoesNotHoldTheWindowForEver: with the record-lock window full behind it there is nothing more to compare it
+// with than what succeeded before.
+func TestARecordThatFailsDoesNotHoldTheWindowForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(500, 15*time.Second)
+		src.window, src.stalled = 50, true
+		letters := &fakeLetters{}
+		sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+			time.Sleep(10 * time.Millisecond)
+			acceptAll(r)
+			for i := range b {
+				if b[i].Offset%100 == 7 {
+					r[i] = pluginapi.Retried(pluginapi.NewError(pluginapi.Transient, "500", "oops"))
+				}
+			}
+			return nil
+		}}
+		cfg := testConfig(src, sink)
+		cfg.Letters = letters
+		if _, err := runFor(t, cfg, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if got := letters.offsets(); !slices.Equal(got, []int64{7, 107, 207, 307, 407}) {
+			t.Errorf("got letters %v, want one of each hundred", got)
+		}
+		if got := src.verdicts(); got[Accept] != 500 {
+			t.Errorf("got %v, want 500 accepted", got)
+		}
+	})
+}

@@ -145,7 +145,7 @@ func TestCapabilities(t *testing.T) {
 		want := Capabilities{
 			Brokers: 1, ShareVersion: 2, ShareGroups: true, Renewal: true, DeliveryLimit: true, DeadLetterNet: true,
 			DeadLetterPrefix: "dlq.", DeadLetterPrefixKnown: true,
-			Lock: Bounds{15000, 60000}, DeliveryCounts: Bounds{2, 10}, MaxRecordLocks: Bounds{100, 4000},
+			Lock: Bounds{15000, 60000}, DeliveryCounts: Bounds{2, 10}, DefaultDeliveryLimit: 5, MaxRecordLocks: Bounds{100, 4000},
 		}
 		if c != want {
 			t.Errorf("got  %+v\nwant %+v", c, want)
@@ -155,7 +155,7 @@ func TestCapabilities(t *testing.T) {
 		0: {Brokers: 1, DeadLetterPrefix: "dlq."},
 		1: {
 			Brokers: 1, ShareVersion: 1, ShareGroups: true, Renewal: true, DeliveryLimit: true, DeadLetterPrefix: "dead.", DeadLetterPrefixKnown: true,
-			Lock: Bounds{15000, 120000}, DeliveryCounts: Bounds{2, 10}, MaxRecordLocks: Bounds{100, 4000},
+			Lock: Bounds{15000, 120000}, DeliveryCounts: Bounds{2, 10}, DefaultDeliveryLimit: 5, MaxRecordLocks: Bounds{100, 4000},
 		},
 	} {
 		t.Run("share.version="+string(rune('0'+version)), func(t *testing.T) {
