@@ -16,6 +16,9 @@ import (
 
 var orders = TopicPartition{Topic: "orders", Partition: 0}
 
+// Tests of tasks run in a bubble (testing/synctest): time.Sleep in them, in the
+// fakes too, is a step of its clock and waits for nothing.
+
 // fakeSource is a broker with one partition: it hands out records while there
 // is room, keeps their locks by the clock, and confirms every decision.
 type fakeSource struct {

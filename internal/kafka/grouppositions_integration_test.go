@@ -90,19 +90,8 @@ func TestLogRanges(t *testing.T) {
 
 // What is missing is named, and the group is as it was.
 func TestGroupPositionsWithoutRights(t *testing.T) {
-	cluster := kafkatest.New(t, kafkatest.Options{
-		Users:     map[string]string{"worker": "worker-secret", "admin": "admin-secret"},
-		Listeners: []kafkatest.Listener{{Name: "SASL", Mechanisms: []string{MechanismPlain}}},
-		Properties: map[string]string{
-			"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-			"super.users":           "User:ANONYMOUS;User:admin",
-		},
-	})
+	cluster, admin, worker := guarded(t)
 	ctx := t.Context()
-	admin := openAdmin(t, Connection{Bootstrap: cluster.Bootstrap()})
-	worker := openAdmin(t, Connection{
-		Bootstrap: cluster.BootstrapOf("SASL"), SASL: &SASL{Mechanism: MechanismPlain, Username: "worker", Password: "worker-secret"},
-	})
 	topic := cluster.Topic(t, 1)
 	positions := []GroupPosition{{topic, 0, 0, -1}}
 	if err := admin.SetGroupPositions(ctx, "g", KindClassic, positions); err != nil {

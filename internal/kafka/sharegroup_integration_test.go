@@ -207,8 +207,11 @@ func TestPositionsBeatTheReset(t *testing.T) {
 	consumeShared(t, cluster, group, []string{topic}, 50)
 }
 
-func TestWithoutRights(t *testing.T) {
-	cluster := kafkatest.New(t, kafkatest.Options{
+// guarded starts a broker that checks rights, with an admin who has all of them
+// and a worker who has none.
+func guarded(t *testing.T) (cluster *kafkatest.Cluster, admin, worker *Admin) {
+	t.Helper()
+	cluster = kafkatest.New(t, kafkatest.Options{
 		Users:     map[string]string{"worker": "worker-secret", "admin": "admin-secret"},
 		Listeners: []kafkatest.Listener{{Name: "SASL", Mechanisms: []string{MechanismPlain}}},
 		Properties: map[string]string{
@@ -216,11 +219,16 @@ func TestWithoutRights(t *testing.T) {
 			"super.users":           "User:ANONYMOUS;User:admin",
 		},
 	})
-	ctx := t.Context()
-	admin := openAdmin(t, Connection{Bootstrap: cluster.Bootstrap()})
-	worker := openAdmin(t, Connection{
+	admin = openAdmin(t, Connection{Bootstrap: cluster.Bootstrap()})
+	worker = openAdmin(t, Connection{
 		Bootstrap: cluster.BootstrapOf("SASL"), SASL: &SASL{Mechanism: MechanismPlain, Username: "worker", Password: "worker-secret"},
 	})
+	return cluster, admin, worker
+}
+
+func TestWithoutRights(t *testing.T) {
+	cluster, admin, worker := guarded(t)
+	ctx := t.Context()
 	topic := cluster.Topic(t, 1)
 	g := ShareGroup{ID: "connect-orders", Topics: []string{topic}, Lock: 20 * time.Second, DeliveryLimit: 10}
 

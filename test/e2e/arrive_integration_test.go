@@ -58,6 +58,20 @@ var modes = []mode{
 
 var hostOfURL = regexp.MustCompile(`http://(127\.0\.0\.1:[0-9]+)`)
 
+// httpSink is the body of a connector in a share group that sends to url, with a
+// dead letter queue and more settings.
+func httpSink(url, dlq, more string) string {
+	return fmt.Sprintf(`group_protocol = "share"
+  sink = "builtin:http"
+  %s
+  dead_letter_queue {
+    topic = %q
+  }
+  config {
+    url = %q
+  }`, more, dlq, url)
+}
+
 // definitions writes a worker's connector "c" and what it needs. A module may
 // call the host that body names.
 func definitions(c *kafkatest.Cluster, topic, group, body string) string {

@@ -26,15 +26,7 @@ func TestRefusedRecordsAloneAreDeadLettered(t *testing.T) {
 		return http.StatusNoContent
 	}
 	group := kafkatest.Name(t)
-	w := newWorker(t, definitions(c, topic, group, fmt.Sprintf(`group_protocol = "share"
-  sink  = "builtin:http"
-  tasks = 2
-  dead_letter_queue {
-    topic = %q
-  }
-  config {
-    url = %q
-  }`, dlq, dst.server.URL)))
+	w := newWorker(t, definitions(c, topic, group, httpSink(dst.server.URL, dlq, `tasks = 2`)))
 	w.start()
 	await(t, 2*time.Minute, "every good record arrives, every bad one is dead-lettered", func() bool {
 		_, ok := w.get(t.Context(), "/healthz")
@@ -104,21 +96,13 @@ func TestOutageOfTwoMinutesDeadLettersNothing(t *testing.T) {
 		}
 		return http.StatusNoContent
 	}
-	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), fmt.Sprintf(`group_protocol = "share"
-  sink = "builtin:http"
-  share {
+	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), httpSink(dst.server.URL, dlq, `share {
     acquisition_lock_timeout = "15s"
     hold_timeout             = "30s"
   }
   retry {
     max = "5s"
-  }
-  dead_letter_queue {
-    topic = %q
-  }
-  config {
-    url = %q
-  }`, dlq, dst.server.URL)))
+  }`)))
 	w.start()
 	await(t, time.Minute, "the target refuses a record", func() bool { return refused.Load() > 0 })
 	outage := time.NewTimer(2 * time.Minute)

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"flag"
-	"fmt"
 	"net"
 	"net/http"
 	"testing"
@@ -27,21 +26,13 @@ func TestAnOutageWithRestarts(t *testing.T) {
 			topic, dlq := c.Topic(t, 2), "dlq."+kafkatest.Name(t)
 			c.Produce(t, topic, 0, n, 200)
 			dst := newGate(t)
-			w := newWorker(t, definitions(c, topic, kafkatest.Name(t), fmt.Sprintf(`group_protocol = "share"
-  sink        = "builtin:http"
-  parallelism = 2
+			w := newWorker(t, definitions(c, topic, kafkatest.Name(t), httpSink("http://"+dst.address, dlq, `parallelism = 2
   share {
     acquisition_lock_timeout = "15s"
   }
   breaker {
     max = "5s"
-  }
-  dead_letter_queue {
-    topic = %q
-  }
-  config {
-    url = "http://%s"
-  }`, dlq, dst.address)))
+  }`)))
 			w.start()
 			await(t, time.Minute, "records flow", func() bool { return dst.arrived() > n/10 })
 			dst.down(check == "passes")

@@ -114,6 +114,17 @@ connector "quiet" {
 	}
 }
 
+// dieOf kills the worker if the record that does so has come, and starts another.
+func (w *worker) dieOf(poisoned <-chan struct{}, deaths *atomic.Int64) {
+	select {
+	case <-poisoned:
+		deaths.Add(1)
+		w.kill()
+		w.start()
+	default:
+	}
+}
+
 // TestARecordThatKillsTheWorker is dead-lettered alone, after the deliveries it may have; its neighbours are written.
 func TestARecordThatKillsTheWorker(t *testing.T) {
 	t.Parallel()
@@ -131,24 +142,10 @@ func TestARecordThatKillsTheWorker(t *testing.T) {
 		}
 		return http.StatusNoContent
 	}
-	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), fmt.Sprintf(`group_protocol = "share"
-  sink = "builtin:http"
-  parallelism = 4
-  dead_letter_queue {
-    topic = %q
-  }
-  config {
-    url = %q
-  }`, dlq, dst.server.URL)))
+	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), httpSink(dst.server.URL, dlq, `parallelism = 4`)))
 	w.start()
 	await(t, 3*time.Minute, "every record arrives but the one that kills", func() bool {
-		select {
-		case <-poisoned:
-			deaths.Add(1)
-			w.kill()
-			w.start()
-		default:
-		}
+		w.dieOf(poisoned, &deaths)
 		_, ok := w.get(t.Context(), "/healthz")
 		return ok && dst.arrived() == n-1 && w.metric("sluice_dead_letters_total") == 1
 	})
@@ -178,14 +175,7 @@ func TestAWorkerKilledTwelveTimes(t *testing.T) {
 		}
 		return http.StatusNoContent
 	}
-	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), fmt.Sprintf(`group_protocol = "share"
-  sink = "builtin:http"
-  dead_letter_queue {
-    topic = %q
-  }
-  config {
-    url = %q
-  }`, dlq, dst.server.URL)))
+	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), httpSink(dst.server.URL, dlq, "")))
 	for range kills {
 		taken.Store(0)
 		w.start()
@@ -226,7 +216,7 @@ func TestPauseHoldsNothing(t *testing.T) {
 	slow.Store(true)
 	dst.answer = func(int) int {
 		if slow.Load() {
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // A slow service: nothing is waited for.
 		}
 		return http.StatusNoContent
 	}
@@ -288,25 +278,11 @@ func TestAnOldBroker(t *testing.T) {
 			return http.StatusNoContent
 		}
 	}
-	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), fmt.Sprintf(`group_protocol = "share"
-  sink = "builtin:http"
-  parallelism = 4
-  dead_letter_queue {
-    topic = %q
-  }
-  config {
-    url = %q
-  }`, dlq, dst.server.URL)))
+	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), httpSink(dst.server.URL, dlq, `parallelism = 4`)))
 	w.start()
 	const letters = n/1000 + 1
 	await(t, 3*time.Minute, "every record is written or dead-lettered", func() bool {
-		select {
-		case <-poisoned:
-			deaths.Add(1)
-			w.kill()
-			w.start()
-		default:
-		}
+		w.dieOf(poisoned, &deaths)
 		_, ok := w.get(t.Context(), "/healthz")
 		return ok && dst.arrived() == n-letters && w.metric("sluice_records_open") == 0 && len(c.ReadAll(t, dlq)) >= letters
 	})
