@@ -229,13 +229,7 @@ func (c *groupConverter) ready(ctx context.Context, kind kafka.GroupKind) error 
 	if err != nil {
 		return err
 	}
-	if !capabilities.ShareGroups {
-		return &kafka.Error{
-			Action: fmt.Sprintf("convert group %q", c.group), Kind: kafka.ErrUnsupported,
-			Err: errors.New("share groups need Kafka 4.2 and the feature share.version 1 or above"),
-		}
-	}
-	return nil
+	return capabilities.NeedShareGroups(fmt.Sprintf("convert group %q", c.group))
 }
 
 // carryOut does what file says. is is the protocol of the group there is, ""

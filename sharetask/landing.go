@@ -377,11 +377,12 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 	// that it is not the target, unless that has gone away since. Where nothing
 	// else can be had, since the record-lock windows are full behind what is
 	// held, that they did after it failed first has to do.
-	others := !t.breaker.opened && (!before.IsZero() && t.breaker.success.After(before) || t.full && t.breaker.success.After(tr.since))
+	outlived := !t.breaker.opened && !before.IsZero() && t.breaker.success.After(before)
+	others := outlived || !t.breaker.opened && t.full && t.breaker.success.After(tr.since)
 	w.telling = w.telling || !others
 	if p.doubtful(r) { // In order: put again alone.
 		tr.unknown, w.doubt = true, true
-		if p.apart && (p.checked || others && !before.IsZero() && t.breaker.success.After(before)) {
+		if p.apart && (p.checked || outlived) {
 			tr.kills++
 		}
 		if tr.kills >= t.cfg.Isolate.Attempts {

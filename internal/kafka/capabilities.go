@@ -60,6 +60,18 @@ type Capabilities struct {
 	MaxRecordLocks       Bounds
 }
 
+// NeedShareGroups returns why action cannot be done, an [ErrUnsupported], where
+// there are no share groups; nil where there are.
+func (c Capabilities) NeedShareGroups(action string) error {
+	if c.ShareGroups {
+		return nil
+	}
+	return &Error{
+		Action: action, Kind: ErrUnsupported,
+		Err: errors.New("share groups need Kafka 4.2 and the feature share.version 1 or above"),
+	}
+}
+
 // Capabilities asks every broker. What the ACLs hide is left unknown.
 func (a *Admin) Capabilities(ctx context.Context) (Capabilities, error) {
 	versions, err := a.groups.ApiVersions(ctx)

@@ -120,11 +120,8 @@ func (a *Admin) PrepareShareGroup(ctx context.Context, g ShareGroup) (Prepared, 
 	if err != nil {
 		return p, err
 	}
-	if !capabilities.ShareGroups {
-		return p, &Error{
-			Action: fmt.Sprintf("prepare share group %q", g.ID), Kind: ErrUnsupported,
-			Err: errors.New("share groups need Kafka 4.2 and the feature share.version 1 or above"),
-		}
+	if err := capabilities.NeedShareGroups(fmt.Sprintf("prepare share group %q", g.ID)); err != nil {
+		return p, err
 	}
 	kind, err := a.checkKind(ctx, g.ID, KindShare)
 	if err != nil {
