@@ -78,13 +78,16 @@ fuzz: ## each fuzz test for FUZZ_TIME (10s)
 	    echo "$$package $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ_TIME) $$package; \
 	  done; done
 
-# What to measure: bulk, sink5, sink50, slow, tasks, workers, latency, idle; see docs/benchmarks.md. BENCH_FLAGS are those of test/bench.
+# What to measure: bulk, sink5, sink50, slow, refused, tasks, workers, latency, idle; see docs/benchmarks.md. BENCH_FLAGS are those of test/bench.
 SCENARIOS   ?= bulk
 RECORDS     ?= 1300000
 ROUNDS      ?= 5
 BENCH_FLAGS ?=
 
 .PHONY: bench
+model: ## Search everything that can happen to a record under exactly-once
+	$(GO) test ./test/model -count=1 -v -timeout 4h -run '^TestNothingIsWrittenTwiceOrLost$$' -model-tasks 3 -model-attempts 2
+
 bench: services ## Sluice beside others on a real Kafka, SCENARIOS=bulk,...; writes docs/benchmarks.md
 	$(GO) test ./test/bench -count=1 -v -timeout 12h -run '^TestBench$$' -scenarios $(SCENARIOS) -records $(RECORDS) -rounds $(ROUNDS) \
 	  -write $(CURDIR)/docs/benchmarks.md $(BENCH_FLAGS)
@@ -94,6 +97,7 @@ bench-go: services ## the Go benchmarks of all packages
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
 # How long things break and the schedule's seed; CHAOS_FLAGS are those of test/chaos, such as -write (docs/chaos.md), -faults none, -keep.
+# Exactly once, with many kills: CHAOS_FLAGS='-sink builtin:kafka -faults kills -every 2s -write' (docs/exactly-once-chaos.md).
 DURATION    ?= 10m
 SEED        ?= 1
 CHAOS_FLAGS ?=

@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice/host/config"
 	"github.com/sluicehq/sluice/internal/kafka"
 	"github.com/sluicehq/sluice/loader"
+	"github.com/sluicehq/sluice/pluginapi"
 )
 
 // Bound is a connector definition together with the plugin it names, the
@@ -69,6 +70,14 @@ func bind(ctx context.Context, cfg *config.Config, catalog *loader.Catalog, def 
 	chain, d := converters(def, &plugin.Description)
 	diags = append(diags, d...)
 	b.chain = chain
+
+	if at := def.Ranges.At("delivery_semantics"); def.DeliverySemantics == config.ExactlyOnce && !plugin.Description.Can(pluginapi.CanEmit) {
+		diags = append(diags, &hcl.Diagnostic{
+			Severity: hcl.DiagError, Summary: "Values do not fit", Subject: &at,
+			Detail: fmt.Sprintf("Exactly-once is for sinks that emit records for the host to produce, such as \"kafka\", since these and the progress are written "+
+				"in one transaction. The sink %q writes to a target of its own. Write delivery_semantics = %q or leave it out.", plugin.Name, config.AtLeastOnce),
+		})
+	}
 
 	if len(dev) > 0 { // The embedded broker stands in for whatever the definition names.
 		b.dev, b.kafka = true, kafka.Connection{Name: "embedded", Bootstrap: dev}

@@ -22,11 +22,15 @@ type connector struct {
 	def      *config.Connector
 	bound    *Bound
 	worker   string
+	stateDir string // Where members' ids are kept; empty keeps none.
 	log      *slog.Logger
 	redact   func(string) string // Blots secrets out of what is shown.
 	stopTime time.Duration
 	maxBytes int             // Of records held, per task.
 	turn     *sharetask.Turn // The worker's, for records at their last chance.
+	lag      *metrics.Lag
+	lagOf    func() (lagReader, error) // Of a share group.
+	scraped  chan struct{}             // Capacity 1: the metrics were asked for.
 
 	mu     sync.Mutex
 	state  sharetask.State // Of the connector itself. Guarded by mu.
@@ -45,10 +49,12 @@ type taskSlot struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	task   runnable // The current one; nil before the first. Guarded by mu.
-	err    error    // Why the last one ended. Guarded by mu.
-	over   bool     // FAILED for good. Guarded by mu.
-	paused bool     // Guarded by mu.
+	task   runnable    // The current one; nil before the first. Guarded by mu.
+	lag    lagging     // Its source, in a consumer group. Guarded by mu.
+	member *heldMember // Of a share group; owned by what runs the slot.
+	err    error       // Why the last one ended. Guarded by mu.
+	over   bool        // FAILED for good. Guarded by mu.
+	paused bool        // Guarded by mu.
 	// again ends the task under way, for another. Guarded by mu.
 	again *restart
 }
@@ -189,8 +195,14 @@ func (c *connector) session(ctx context.Context) (err error) {
 	c.set(sharetask.StateRunning, nil)
 	c.log.Info("connector started", "group", c.def.GroupID, "protocol", c.def.GroupProtocol, "tasks", c.def.Tasks)
 	var wg sync.WaitGroup
+	if d := c.def; d.GroupProtocol == config.GroupShare {
+		wg.Go(func() { c.watchLag(ctx) })
+	}
 	for _, slot := range c.tasks {
-		wg.Go(func() { slot.supervise(ctx, func() (runnable, error) { return c.task(shared, slot) }) })
+		wg.Go(func() {
+			defer slot.releaseMember()
+			slot.supervise(ctx, func() (runnable, error) { return c.task(shared, slot) })
+		})
 	}
 	wg.Wait()
 	return nil
@@ -328,6 +340,7 @@ func (c *connector) measure() {
 		t := s.status("", "")
 		s.metrics.State(t.State == string(sharetask.StateRunning), t.Degraded != "")
 	}
+	c.measureLag()
 }
 
 // info returns the connector's definition as the API shows it.
@@ -344,10 +357,13 @@ func (c *connector) info() rest.Info {
 // task is where a definition becomes a task.
 func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 	d := c.def
-	source, err := shared.source(slot.number, slot.log)
+	source, err := shared.source(slot)
 	if err != nil {
 		return nil, err
 	}
+	slot.mu.Lock()
+	slot.lag, _ = source.(lagging)
+	slot.mu.Unlock()
 	batch, writers := c.batch(), d.Parallelism*slot.tasks
 	minOpen := minOpenRecords
 	if d.GroupProtocol == config.GroupShare {
@@ -360,12 +376,12 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 		Metrics:  slot.metrics, Logger: slot.log,
 		Ordered:     d.GroupProtocol == config.GroupConsumer,
 		Parallelism: writers,
-		Batch:       sharetask.BatchPolicy{MaxRecords: batch, MaxBytes: int(d.Batch.MaxBytes), MaxWait: d.Batch.MaxWait},
+		Batch:       sharetask.BatchPolicy{MaxRecords: batch, MaxBytes: int(d.Batch.MaxBytes), MaxWait: d.Batch.MaxWait, OnePartition: d.DeliverySemantics == config.ExactlyOnce},
 		Retry:       sharetask.RetryPolicy{Initial: d.Retry.Initial, Max: d.Retry.Max, MaxElapsed: d.Retry.MaxElapsed},
 		Breaker:     sharetask.BreakerPolicy{Failures: d.Breaker.Failures, Max: d.Breaker.Max},
 		Isolate:     sharetask.IsolatePolicy{Attempts: d.Isolate.Attempts},
 		CanCheck:    c.bound.plugin.Description.Can(pluginapi.CanCheck),
-		Written:     shared.written, Turn: c.turn,
+		Written:     shared.written, Survived: shared.survived, Turn: c.turn,
 		Tolerance: sharetask.Tolerance(d.Errors.Tolerance), LogErrors: d.Errors.Log,
 		PutTimeout: shared.putTimeout, StartTimeout: startTimeout, StopTimeout: c.stopTime - c.closeTime(),
 		MaxOpenRecords: max(2*batch*writers, minOpen),
@@ -376,10 +392,16 @@ func (c *connector) task(shared *shared, slot *taskSlot) (runnable, error) {
 	}
 	if shared.queue != nil {
 		cfg.Letters = shared.queue.Task(slot.number)
-		cfg.MaxRejectRatio = d.DeadLetterQueue.MaxRatio
+	}
+	if d.DeadLetterQueue != nil {
+		cfg.BrokerLetters, cfg.MaxRejectRatio = d.DeadLetterQueue.Broker, d.DeadLetterQueue.MaxRatio
+	}
+	if shared.parking != nil {
+		cfg.Parking, cfg.ParkAfter = shared.parking, d.Retry.ParkAfter
 	}
 	if !cfg.Ordered {
-		cfg.MaxDeliveryCount, cfg.HoldTimeout = shared.maxDeliveries, d.Share.HoldTimeout
+		cfg.MaxDeliveryCount, cfg.DeliveryLimit, cfg.HoldTimeout = shared.maxDeliveries, shared.deliveryLimit, d.Share.HoldTimeout
+		cfg.Implicit = d.Share.AcknowledgementMode == config.AcknowledgeImplicit
 	}
 	task, err := sharetask.New(cfg)
 	if err != nil {

@@ -95,7 +95,7 @@ func (e *GroupMembersError) Unwrap() error { return kafka.ErrGroupInUse }
 //
 // # Errors
 //
-// [*GroupMembersError], [*kafka.PermissionError], [*kafka.GroupKindError] for a
+// [*GroupMembersError], [*ParkedError], [*kafka.PermissionError], [*kafka.GroupKindError] for a
 // Kafka Streams group, [kafka.ErrUnsupported] where there are no share groups,
 // or one of [kafka.Error]'s kinds. The result is of use without an error only.
 func ConvertGroup(ctx context.Context, o GroupConversion) (_ ConvertedGroup, err error) {
@@ -223,7 +223,11 @@ func (c *groupConverter) ready(ctx context.Context, kind kafka.GroupKind) error 
 		return &GroupMembersError{Group: c.group, Connector: c.connector, Members: members}
 	}
 	if c.to != config.GroupShare {
-		return nil
+		left, err := parked(ctx, c.admin, c.group)
+		if err == nil && left != nil {
+			err = left
+		}
+		return err
 	}
 	capabilities, err := c.admin.Capabilities(ctx)
 	if err != nil {

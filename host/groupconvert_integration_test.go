@@ -155,11 +155,21 @@ func TestGroupConversion(t *testing.T) {
 					if at != "read" && !strings.Contains(err.Error(), dir) {
 						t.Errorf("got %q, want it to name the file", err)
 					}
+					cluster, cerr := c.admin.ClusterID(t.Context())
+					if cerr != nil {
+						t.Fatal(cerr)
+					}
+					if err := checkGroupFile(dir, cluster, group); (err != nil) != (at != "read") || err != nil && !strings.Contains(err.Error(), "sluice group convert c --to "+to) {
+						t.Errorf("a start in between: got %v", err)
+					}
 					got, err := c.converter(c.admin, dir, group, to).run(t.Context())
 					if err != nil || got.Result != GroupConverted || got.Resumed != (at != "read") || got.From != other[to] {
 						t.Errorf("got %+v, %v, want it converted", got, err)
 					}
 					c.check(t, group, to, 20, 30)
+					if err := checkGroupFile(dir, cluster, group); err != nil {
+						t.Errorf("a start afterwards: got %v", err)
+					}
 					if f := onlyFile(t, dir); f.Stage != stageDone {
 						t.Errorf("the file's stage is %q, want %q", f.Stage, stageDone)
 					}
@@ -171,6 +181,16 @@ func TestGroupConversion(t *testing.T) {
 			}
 		}
 	}
+	t.Run("records are parked", func(t *testing.T) {
+		group, dir := kafkatest.Name(t), t.TempDir()
+		c.group(t, group, config.GroupShare, 20, 30)
+		c.group(t, group+retrySuffix, config.GroupShare, 48, 50)
+		var left *ParkedError
+		if _, err := c.converter(c.admin, dir, group, config.GroupConsumer).run(t.Context()); !errors.As(err, &left) || left.Records != 2 {
+			t.Errorf("got %v, want it refused for two records", err)
+		}
+		c.check(t, group, config.GroupShare, 20, 30)
+	})
 	t.Run("saved before deleted", func(t *testing.T) {
 		group, dir := kafkatest.Name(t), t.TempDir()
 		c.group(t, group, config.GroupConsumer, 20, 30)

@@ -83,6 +83,18 @@ func readGroupFile(path, cluster, group string) (*groupFile, error) {
 	return &f, nil
 }
 
+// checkGroupFile returns an error where a conversion of the group did not come to
+// its end: what is begun now would begin elsewhere.
+func checkGroupFile(dir, cluster, group string) error {
+	path := groupFilePath(dir, cluster, group)
+	f, err := readGroupFile(path, cluster, group)
+	if err != nil || !f.open() {
+		return err
+	}
+	return fmt.Errorf("a conversion of group %q to %q did not come to its end, and its positions are in %s: run \"sluice group convert %s --to %s\" "+
+		"with this state_dir first, or remove the file if they are not wanted", group, f.To, path, f.Connector, f.To)
+}
+
 // write replaces the file. When it returns, what it says outlives a crash of
 // the machine; if it fails, the file that was there is as it was.
 func (f *groupFile) write(path string) (err error) {

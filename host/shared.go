@@ -14,6 +14,8 @@ import (
 	"github.com/sluicehq/sluice/sharetask"
 	"github.com/sluicehq/sluice/sharetask/consumergroup"
 	"github.com/sluicehq/sluice/sharetask/deadletter"
+	"github.com/sluicehq/sluice/sharetask/exactlyonce"
+	"github.com/sluicehq/sluice/sharetask/parking"
 	"github.com/sluicehq/sluice/sharetask/sharegroup"
 )
 
@@ -30,20 +32,24 @@ const prepareTimeout = 2 * time.Minute
 type shared struct {
 	connector  *connector
 	runner     *loader.Runner
-	queue      *deadletter.Queue // Nil means none.
-	lock       time.Duration     // 0 where the broker does not tell.
-	locks      int               // The record-lock window; 0 where the broker does not tell.
+	queue      *deadletter.Queue  // Nil means none.
+	parking    *parking.Topic     // Nil means none.
+	ledger     *exactlyonce.Group // Nil with at-least-once.
+	lock       time.Duration      // 0 where the broker does not tell.
+	locks      int                // The record-lock window; 0 where the broker does not tell.
 	putTimeout time.Duration
 	// maxDeliveries is share.max_delivery_count, or less where the broker's
 	// limit is so low.
 	maxDeliveries int
+	deliveryLimit int // The broker's.
 	written       *sharetask.Written
+	survived      *sharetask.Survived
 }
 
 // open opens the plugin, prepares group and topics, and connects the dead
 // letter queue. Group configs are in force when it returns.
 func (c *connector) open(ctx context.Context) (_ *shared, err error) {
-	s := &shared{connector: c, putTimeout: c.def.PutTimeout, written: sharetask.NewWritten()}
+	s := &shared{connector: c, putTimeout: c.def.PutTimeout, written: sharetask.NewWritten(), survived: sharetask.NewSurvived()}
 	if s.putTimeout == 0 {
 		s.putTimeout = defaultPutTimeout
 	}
@@ -87,12 +93,19 @@ func (s *shared) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, admin.Close()) }()
+	cluster, err := admin.ClusterID(ctx)
+	if err != nil {
+		return err
+	}
+	if err := checkGroupFile(c.stateDir, cluster, d.GroupID); err != nil {
+		return &stopError{err}
+	}
 	topics, err := topicsOf(ctx, c.def, admin)
 	if err != nil {
 		return err
 	}
 	if d.GroupProtocol == config.GroupShare {
-		if err := s.prepareGroup(ctx, admin, topics); err != nil {
+		if err := s.prepareShareGroup(ctx, admin, topics); err != nil {
 			return err
 		}
 	} else if kind, err := admin.GroupKind(ctx, d.GroupID); err != nil {
@@ -100,10 +113,24 @@ func (s *shared) prepare(ctx context.Context) (err error) {
 	} else if kind != kafka.KindNone && kind != kafka.KindClassic && kind != kafka.KindConsumer {
 		return &kafka.GroupKindError{Group: d.GroupID, Is: kind, Want: kafka.KindClassic}
 	}
-	if d.DeadLetterQueue == nil {
+	if d.DeliverySemantics == config.ExactlyOnce {
+		if err := s.prepareLedger(ctx, admin, topics); err != nil {
+			return err
+		}
+	}
+	if d.DeadLetterQueue != nil {
+		if err := s.prepareLetters(ctx, admin, topics); err != nil {
+			return err
+		}
+	}
+	switch {
+	case d.Retry.Topic != "":
+		return s.prepareParking(ctx, admin, topics)
+	case d.GroupProtocol == config.GroupShare:
+		return c.findParked(ctx, admin)
+	default:
 		return nil
 	}
-	return s.prepareLetters(ctx, admin, topics)
 }
 
 // topicsOf returns the names of the topics a connector reads now.
@@ -111,11 +138,7 @@ func topicsOf(ctx context.Context, def *config.Connector, admin *kafka.Admin) ([
 	if def.TopicsRegex == "" {
 		return def.Topics, nil
 	}
-	var exclude []string
-	if def.DeadLetterQueue != nil {
-		exclude = append(exclude, def.DeadLetterQueue.Topic)
-	}
-	found, err := admin.MatchTopics(ctx, def.TopicPattern(), exclude...)
+	found, err := admin.MatchTopics(ctx, def.TopicPattern(), ownTopics(def)...)
 	if err != nil {
 		return nil, err
 	}
@@ -126,28 +149,52 @@ func topicsOf(ctx context.Context, def *config.Connector, admin *kafka.Admin) ([
 	return names, nil
 }
 
-// prepareGroup brings the group's configs into force.
-func (s *shared) prepareGroup(ctx context.Context, admin *kafka.Admin, topics []string) error {
-	c, d := s.connector, s.connector.def
-	prepared, err := admin.PrepareShareGroup(ctx, kafka.ShareGroup{
-		ID: d.GroupID, Topics: topics, Reset: reset(d), Isolation: d.IsolationLevel,
-		Lock: d.Share.AcquisitionLockTimeout, MaxRecordLocks: d.Share.MaxRecordLocks,
-	})
+// ownTopics returns the topics a connector writes records to that its pattern
+// shall not match.
+func ownTopics(def *config.Connector) []string {
+	var own []string
+	if def.DeadLetterQueue != nil {
+		own = append(own, def.DeadLetterQueue.Topic)
+	}
+	if def.Retry.Topic != "" {
+		own = append(own, def.Retry.Topic)
+	}
+	if def.DeliverySemantics == config.ExactlyOnce {
+		own = append(own, def.LedgerTopic())
+	}
+	return own
+}
+
+// prepareGroup brings a group's configs into force.
+func (c *connector) prepareGroup(ctx context.Context, admin *kafka.Admin, g kafka.ShareGroup) (kafka.Prepared, error) {
+	d := c.def
+	g.Isolation, g.Lock = d.IsolationLevel, d.Share.AcquisitionLockTimeout
+	prepared, err := admin.PrepareShareGroup(ctx, g)
 	if err != nil {
-		return err
+		return prepared, err
 	}
 	for _, change := range prepared.Changed {
-		c.log.Info("group config set", "group", d.GroupID, "setting", change.Setting, "from", change.From, "to", change.To)
+		c.log.Info("group config set", "group", g.ID, "setting", change.Setting, "from", change.From, "to", change.To)
 	}
 	if prepared.Warning != "" {
-		c.log.Warn("group prepared with a doubt", "group", d.GroupID, "warning", prepared.Warning)
+		c.log.Warn("group prepared with a doubt", "group", g.ID, "warning", prepared.Warning)
 	}
 	if len(prepared.Missing) > 0 {
 		level := slog.LevelWarn
 		if c.bound.dev { // It is known to lack some; nobody can do anything about it.
 			level = slog.LevelInfo
 		}
-		c.log.Log(ctx, level, "group configs this broker does not have", "group", d.GroupID, "settings", prepared.Missing)
+		c.log.Log(ctx, level, "group configs this broker does not have", "group", g.ID, "settings", prepared.Missing)
+	}
+	return prepared, nil
+}
+
+// prepareShareGroup brings the connector's group's configs into force.
+func (s *shared) prepareShareGroup(ctx context.Context, admin *kafka.Admin, topics []string) error {
+	c, d := s.connector, s.connector.def
+	prepared, err := c.prepareGroup(ctx, admin, kafka.ShareGroup{ID: d.GroupID, Topics: topics, Reset: reset(d), MaxRecordLocks: d.Share.MaxRecordLocks})
+	if err != nil {
+		return err
 	}
 	s.lock, s.locks = prepared.Lock, prepared.MaxRecordLocks
 	if err := s.limitDeliveries(prepared.DeliveryLimit); err != nil {
@@ -181,6 +228,7 @@ func (s *shared) limitDeliveries(broker int) error {
 	if broker == 0 {
 		broker = kafkaDeliveryLimit
 	}
+	s.deliveryLimit = broker
 	most := max(1, broker-crashMargin)
 	if s.maxDeliveries <= most {
 		return nil
@@ -220,20 +268,54 @@ func (s *shared) prepareLetters(ctx context.Context, admin *kafka.Admin, topics 
 	for _, note := range topic.Notes {
 		c.log.Info("dead letter topic", "topic", d.DeadLetterQueue.Topic, "note", note)
 	}
-	if share && d.DeadLetterQueue.Net {
-		net, err := admin.SetDeadLetterNet(ctx, d.GroupID, d.DeadLetterQueue.Topic, topics)
-		if err != nil {
+	if share {
+		if err := c.prepareNet(ctx, admin, d.GroupID, topics); err != nil {
 			return err
 		}
-		if net.Reason != "" {
-			c.log.Info("safety net of the broker", "group", d.GroupID, "on", net.On, "reason", net.Reason)
+		if d.DeadLetterQueue.Broker {
+			return nil
 		}
 	}
-	s.queue, err = deadletter.Open(ctx, deadletter.Options{
+	opts := deadletter.Options{
 		Connection: c.bound.kafka, Topic: d.DeadLetterQueue.Topic, Connector: d.Name, Group: d.GroupID,
 		Sink: c.bound.plugin.Name, MaxMessageBytes: topic.MaxMessageBytes, Logger: c.log,
-	})
+	}
+	if s.ledger != nil {
+		s.queue = deadletter.Over(s.ledger.Letters("dead-letters", opts.Topic, int32(topic.Partitions)), opts) //nolint:gosec // As many as a topic has.
+		return nil
+	}
+	s.queue, err = deadletter.Open(ctx, opts)
 	return err
+}
+
+// prepareNet makes the dead letter topic that of a group as well, if it is to
+// be.
+func (c *connector) prepareNet(ctx context.Context, admin *kafka.Admin, group string, topics []string) error {
+	q := c.def.DeadLetterQueue
+	if q == nil || !q.Net {
+		return nil
+	}
+	net, err := admin.SetDeadLetterNet(ctx, group, q.Topic, topics)
+	if err != nil {
+		return err
+	}
+	if q.Broker {
+		return brokerLetters(group, net)
+	}
+	if net.Reason != "" {
+		c.log.Info("safety net of the broker", "group", group, "on", net.On, "reason", net.Reason)
+	}
+	return nil
+}
+
+// brokerLetters refuses to leave dead letters to a broker that may not write
+// them: it would drop each without a word.
+func brokerLetters(group string, net kafka.Net) error {
+	if net.On && net.Reason == "" {
+		return nil
+	}
+	return &stopError{fmt.Errorf("dead_letter_queue.broker leaves the dead letters of group %q to the broker, which would drop them or may do so: %s; "+
+		"put that right, or remove the setting and the host writes them itself", group, net.Reason)}
 }
 
 // close releases what open opened.
@@ -242,6 +324,12 @@ func (s *shared) close(ctx context.Context) error {
 	if s.queue != nil {
 		s.queue.Close(ctx)
 	}
+	if s.parking != nil {
+		s.parking.Close(ctx)
+	}
+	if s.ledger != nil { // After what writes to it.
+		s.ledger.Close()
+	}
 	if s.runner != nil {
 		errs = append(errs, s.runner.Close(ctx))
 	}
@@ -249,9 +337,9 @@ func (s *shared) close(ctx context.Context) error {
 }
 
 // source makes the group member of one task. An error surfaces at its Start.
-func (s *shared) source(task int, log *slog.Logger) (sharetask.Source, error) {
-	d := s.connector.def
-	client := fmt.Sprintf("sluice-%s-%s-%d", s.connector.worker, d.Name, task)
+func (s *shared) source(slot *taskSlot) (sharetask.Source, error) {
+	d, log := s.connector.def, slot.log
+	client := fmt.Sprintf("sluice-%s-%s-%d", s.connector.worker, d.Name, slot.number)
 	regex := ""
 	if d.TopicsRegex != "" {
 		regex = d.TopicPattern()
@@ -259,12 +347,20 @@ func (s *shared) source(task int, log *slog.Logger) (sharetask.Source, error) {
 	if d.GroupProtocol == config.GroupShare {
 		o := sharegroup.Options{
 			Connection: s.connector.bound.kafka, ClientID: client, Group: d.GroupID, Topics: d.Topics, TopicRegex: regex,
-			Lock: s.lock, RecordLocks: min(s.locks, sharegroup.LimitRecordLocks), BatchSize: s.connector.batch(), Logger: log,
+			MemberID: s.connector.memberID(slot), Lock: s.lock, RecordLocks: min(s.locks, sharegroup.LimitRecordLocks), BatchSize: s.connector.batch(), Logger: log,
+			Exclude: ownTopics(d),
 		}
-		if d.DeadLetterQueue != nil {
-			o.Exclude = append(o.Exclude, d.DeadLetterQueue.Topic)
+		main, err := sharegroup.New(o)
+		if err != nil || s.parking == nil {
+			return main, err
 		}
-		return sharegroup.New(o)
+		o.Group, o.Topics, o.TopicRegex, o.Exclude = d.GroupID+retrySuffix, []string{d.Retry.Topic}, "", nil
+		o.RecordLocks = min(o.RecordLocks, retryLocks)
+		retry, err := sharegroup.New(o)
+		if err != nil {
+			return nil, err
+		}
+		return parking.Join(main, retry, d.Retry.Topic, d.GroupID), nil
 	}
 	rebalance := d.Consumer.RebalanceTimeout
 	if rebalance == 0 {
@@ -294,7 +390,7 @@ func (s *shared) sinks(first int, log *slog.Logger) sharetask.SinkMaker {
 		if err != nil {
 			return nil, err
 		}
-		return in, nil
+		return s.emitting(in, task, writer, apart), nil
 	}
 }
 
@@ -305,7 +401,7 @@ func sortKafka(err error) error {
 	switch {
 	case errors.As(err, &setting), errors.As(err, &permission),
 		errors.Is(err, kafka.ErrGroupKind), errors.Is(err, kafka.ErrUnsupported),
-		errors.Is(err, kafka.ErrDeadLetterTopic):
+		errors.Is(err, kafka.ErrDeadLetterTopic), errors.Is(err, kafka.ErrRetryTopic), errors.Is(err, kafka.ErrLedgerTopic):
 		return &stopError{err}
 	default:
 		return err // Unreachable, refused, no such topic: it may be put right while we wait.

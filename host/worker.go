@@ -15,6 +15,7 @@ import (
 	"github.com/sluicehq/sluice/host/config"
 	"github.com/sluicehq/sluice/host/metrics"
 	"github.com/sluicehq/sluice/host/rest"
+	"github.com/sluicehq/sluice/internal/kafka"
 	"github.com/sluicehq/sluice/sharetask"
 )
 
@@ -68,6 +69,9 @@ func (w *Worker) connector(b *Bound, maxBytes int) *connector {
 	c := &connector{
 		def: b.def, bound: b, worker: w.opts.Config.Worker.ID, log: log, redact: w.opts.Config.Sources.Redact,
 		stopTime: w.opts.Config.Worker.StopTimeout, maxBytes: maxBytes, turn: w.turn, state: sharetask.StateUnassigned,
+		stateDir: w.opts.Config.Worker.StateDir,
+		lag:      w.metrics.Lag(b.def.Name), scraped: make(chan struct{}, 1),
+		lagOf: func() (lagReader, error) { return kafka.NewShareLag(b.kafka, b.def.GroupID) },
 	}
 	each := 1
 	if b.def.GroupProtocol == config.GroupShare {

@@ -90,6 +90,8 @@ func TestScanReportsBrokenFilesAndBlocksNothing(t *testing.T) {
 	}
 }
 
+// Plugins that cannot be started leave no process, descriptor or goroutine
+// (PLUG-13).
 func TestFailedStartsLeaveNothing(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")

@@ -49,14 +49,21 @@ func (i *Instance) Put(ctx context.Context, batch []pluginapi.Record, results []
 		return i.wrap("put", errGone)
 	}
 	err := i.form.put(ctx, batch, results)
-	missing := 0
+	missing, unannounced, emits := 0, 0, i.plugin.Description.Can(pluginapi.CanEmit)
 	for n := range results {
 		if o := results[n].Outcome; o < pluginapi.Accept || o > pluginapi.Reject {
 			results[n] = pluginapi.Result{}
 			missing++
+		} else if len(results[n].Emitted) > 0 && !emits { // Nobody would produce them.
+			results[n] = pluginapi.Result{}
+			unannounced++
 		}
 	}
-	if err == nil && missing > 0 {
+	switch {
+	case err != nil:
+	case unannounced > 0:
+		err = badAnswer("%d of %d records emit others, which the plugin's description does not announce", unannounced, len(results))
+	case missing > 0:
 		err = badAnswer("%d of %d records have no result", missing, len(results))
 	}
 	return i.wrap("put", err)

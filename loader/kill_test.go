@@ -49,7 +49,8 @@ func runWorker() {
 }
 
 // A worker that is killed cannot stop its plugins. The parent-death signal ends
-// the plugin, the guard its children.
+// the plugin, the guard its children. A signal of the worker's terminal does not
+// reach them: they have a process group of their own (PLUG-01).
 func TestNothingOutlivesAKilledWorker(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
@@ -80,6 +81,11 @@ func TestNothingOutlivesAKilledWorker(t *testing.T) {
 				t.Fatalf("round %d: process %s is not there before the kill", round, pid)
 			}
 		}
+		for i := 0; i < len(pids); i += 2 { // The plugins.
+			if group := processGroup(t, pids[i]); group != pids[i] {
+				t.Errorf("round %d: plugin %s is in process group %s, want its own", round, pids[i], group)
+			}
+		}
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -91,4 +97,15 @@ func TestNothingOutlivesAKilledWorker(t *testing.T) {
 	if left := processes(dir); len(left) > 0 {
 		t.Errorf("plugin processes %v are left", left)
 	}
+}
+
+// processGroup returns the process group of a process.
+func processGroup(t *testing.T, pid string) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // Its name may have blanks.
+	return strings.Fields(rest)[2]
 }

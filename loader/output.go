@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/sluicehq/sluice/loader/logtext"
 )
 
 // Bounds on what a plugin writes.
@@ -91,9 +93,8 @@ func readLine(r *bufio.Reader) (string, error) {
 
 // line logs one line.
 func (o *output) line(line string) {
-	line = strings.ToValidUTF8(line, "\ufffd")
 	o.mu.Lock()
-	line = o.secrets.Replace(line)
+	line = logtext.Printable(o.secrets.Replace(line))
 	inPanic := o.keep(line)
 	now := time.Now()
 	allowed := o.limit.AllowN(now, 1)

@@ -96,6 +96,8 @@ func TestPanicEndsOneInstanceOfAProcess(t *testing.T) {
 	})
 }
 
+// A crash in the middle of a put fails what was under way in its process, and the
+// next instance has a process of its own (PLUG-14).
 func TestCrashFailsAllOfItsProcess(t *testing.T) {
 	tests := []struct{ value, text string }{
 		{"crash", "exit status 7; it wrote: something is very wrong"},
@@ -261,6 +263,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// A Stop that never returns is waited for as long as it may take (PLUG-11).
 func TestStopThatHangsCostsTheProcess(t *testing.T) {
 	r := open(t, "good", Options{StopGrace: 200 * time.Millisecond})
 	in := instance(t, r, map[string]any{"stop": "hang"})
@@ -314,6 +317,8 @@ func TestGarbage(t *testing.T) {
 	})
 }
 
+// A plugin writes 10 MB to each of its outputs during a put: both are read
+// always, and little of it is logged (PLUG-04).
 func TestFloodAndLongLinesHurtNobody(t *testing.T) {
 	var log logBuffer
 	r := open(t, "good", Options{Logger: textLogger(&log)})
@@ -333,6 +338,7 @@ func TestFloodAndLongLinesHurtNobody(t *testing.T) {
 	}
 }
 
+// What comes after a line that is too long is logged (PLUG-05).
 func TestLongLineIsCut(t *testing.T) {
 	var log logBuffer
 	in := instance(t, open(t, "good", Options{Logger: textLogger(&log)}), nil)
@@ -361,6 +367,7 @@ func TestLogsReachTheHost(t *testing.T) {
 	}
 }
 
+// A child that the plugin left behind ends with it (PLUG-10).
 func TestChildrenDieWithTheProcess(t *testing.T) {
 	r := open(t, "good", Options{})
 	in := instance(t, r, nil)
@@ -476,6 +483,7 @@ func TestManyInstancesAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
+// Batches and records beyond what gRPC takes in one message (PLUG-07).
 func TestLargeBatch(t *testing.T) {
 	in := instance(t, open(t, "good", Options{}), nil)
 	values := make([]string, 1000)
@@ -529,6 +537,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
+// A temporary directory too long for a socket's path (PLUG-08).
 func TestLongTemporaryDirectory(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("d", 120))
 	if err := os.Mkdir(long, 0o700); err != nil {

@@ -15,8 +15,13 @@ const maxSocketDir = 60
 // socketParent returns a short directory to make sockets' directories in: the
 // user's run directory, the temporary one, or /tmp, whichever can be used.
 func socketParent() (string, error) {
+	return socketIn(os.Getenv("XDG_RUNTIME_DIR"), os.TempDir(), "/tmp", "/var/tmp")
+}
+
+// socketIn returns the first of the directories that can be used.
+func socketIn(dirs ...string) (string, error) {
 	var problems []error
-	for _, dir := range []string{os.Getenv("XDG_RUNTIME_DIR"), os.TempDir(), "/tmp", "/var/tmp"} {
+	for _, dir := range dirs {
 		if dir == "" || !filepath.IsAbs(dir) {
 			continue
 		}

@@ -46,7 +46,7 @@ type Capability uint8
 const (
 	CanCheck  Capability = 1 // Its sinks implement [Checker].
 	CanReport Capability = 2 // Its sinks implement [Reporter].
-	CanEmit   Capability = 3 // Its results carry records for the host to produce.
+	CanEmit   Capability = 3 // Its sinks implement [Emitter].
 )
 
 // Description is what a plugin says of itself: everything in [Plugin] that
@@ -91,6 +91,9 @@ func (p *Plugin) Describe() Description {
 	}
 	if _, ok := sink.(Reporter); ok {
 		d.Capabilities = append(d.Capabilities, CanReport)
+	}
+	if _, ok := sink.(Emitter); ok {
+		d.Capabilities = append(d.Capabilities, CanEmit)
 	}
 	return d
 }

@@ -34,6 +34,11 @@ type Result struct {
 	// or Unavailable for a Retry), a code and a message for the dead letter's
 	// headers, and when to try again. Nil means Transient without a reason.
 	Err *Error
+	// Emitted are the records an accepted record became, for the host to produce:
+	// any number, in order; none is a filter. Only of an [Emitter]; the
+	// record is accepted in its topic once the brokers have confirmed all of
+	// them. What they refer to must stay as it is until the sink's next call.
+	Emitted []Emitted
 }
 
 // Accepted returns n accepting results.

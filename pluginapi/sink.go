@@ -43,3 +43,13 @@ type Reporter interface {
 	// Records never reported are unknown.
 	PutReport(ctx context.Context, batch []Record, report func(first int, results []Result)) error
 }
+
+// Emitter is implemented by sinks that write nothing themselves: the results of
+// their puts carry records, which the host produces to the cluster the connector
+// reads from. Only such sinks can be exactly-once. A record may be put more than
+// once, and each time become other records: what an earlier put made of it then
+// was not kept.
+type Emitter interface {
+	// Emits does nothing. It says that results carry records.
+	Emits()
+}

@@ -46,7 +46,7 @@ func taskAllocations(t *testing.T, n int) float64 {
 		w.put(p.ctx, p)
 		p.cancel()
 		task.landed(p, now)
-		if d := task.ledger.flush(); len(d) != 1 || d[0].Verdict != Accept || d[0].Ranges[0].Len() != int64(n) {
+		if d := task.ledger.flush(time.Now()); len(d) != 1 || d[0].Verdict != Accept || d[0].Ranges[0].Len() != int64(n) {
 			t.Fatalf("got %+v, want %d accepted", d, n)
 		}
 	})

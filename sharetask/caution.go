@@ -4,8 +4,8 @@ import "time"
 
 // caution bounds what a share group's task holds while its sessions break one
 // after the other: each time all that is held spends a delivery and comes again
-// at once. Halved with each loss, to one put's worth, it is doubled every
-// regainTime without one.
+// at once. With each loss it becomes half of what was held, down to one put's
+// worth; it is doubled every regainTime without one.
 type caution struct {
 	least, most int
 	now         int // 0 before the first loss: most.
@@ -19,12 +19,12 @@ const (
 	regainTime = 5 * time.Second
 )
 
-// lost enters that a session was lost.
-func (c *caution) lost(now time.Time) {
+// lost enters that a session was lost, with how many records of all.
+func (c *caution) lost(held int, now time.Time) {
 	if c.now > 0 && now.Before(c.at.Add(lossTime)) {
 		return
 	}
-	c.now, c.at = max(c.bound(now)/2, min(c.least, c.most)), now
+	c.now, c.at = max(min(held, c.bound(now))/2, min(c.least, c.most)), now
 }
 
 // bound returns how many records may be held.

@@ -145,7 +145,7 @@ func (f *fakeSource) step() []Event {
 			ack.Ranges = append(ack.Ranges, r)
 		}
 		if d.Verdict == Renew {
-			ack.LockedUntil = now.Add(f.lock)
+			ack.LockedUntil, ack.Lock = now.Add(f.lock), f.lock
 		}
 		if len(f.lost) > 0 {
 			ack.Ranges = without(ack.Ranges, f.lost)

@@ -1,9 +1,9 @@
 package sharetask
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice/pluginapi"
@@ -24,6 +24,7 @@ func firstErr(a, b error) error {
 
 // landed takes a put back from its writer and decides each record's fate.
 func (t *Task) landed(p *put, now time.Time) {
+	t.expire(now)
 	delete(t.flying, p)
 	t.idle = append(t.idle, p.writer)
 	t.queue.done(p.spans)
@@ -70,6 +71,7 @@ func (t *Task) checked(p *put, now time.Time) {
 // tally is what a put's results say about the target.
 type tally struct {
 	reached   bool             // Some record was accepted or rejected by the sink.
+	some      bool             // Some record was accepted by the sink; known before the first is decided.
 	throttled time.Time        // The target asked for no put before.
 	err       *pluginapi.Error // A reason of a record that was not accepted.
 	telling   bool             // Its failure says something of the target: not all of its records failed while others succeeded.
@@ -151,6 +153,8 @@ func (t *Task) show(now time.Time) {
 	switch {
 	case t.breaker.down():
 		degraded = fmt.Sprintf("target unavailable: %v", t.cause)
+	case t.dead.err != nil:
+		degraded = fmt.Sprintf("dead letters cannot be written, %d records held: %v", len(t.dead.wait), t.dead.err)
 	case t.window < t.cfg.Parallelism || now.Before(t.slowUntil):
 		degraded = fmt.Sprintf("throttled by the target, %d of %d puts at a time: %v", t.window, t.cfg.Parallelism, t.cause)
 	}
@@ -159,7 +163,7 @@ func (t *Task) show(now time.Time) {
 
 // verdicts decides every record of p, batches of equal fate at once.
 func (t *Task) verdicts(p *put, now time.Time) tally {
-	var w tally
+	w := tally{some: t.cfg.Parking != nil && p.sent > 0 && slices.ContainsFunc(p.results, func(r pluginapi.Result) bool { return r.Outcome == pluginapi.Accept })}
 	var again []againSpan
 	var unknown []span
 	n, next := 0, 0 // Index of the record in the put, and in p.failures.
@@ -279,7 +283,14 @@ func (t *Task) putAgain(p *put, again []againSpan) {
 	t.ledger.saveSurvivors(again)
 	// Backwards, so that in a lane that keeps order the first is put in front last.
 	for i := len(again) - 1; i >= 0; i-- {
-		t.queue.retry(again[i].span, again[i].at)
+		if !again[i].turn {
+			t.queue.retry(again[i].span, again[i].at)
+		}
+	}
+	for _, s := range again {
+		if s.turn {
+			t.queue.append(s.span, p.putAt)
+		}
 	}
 }
 
@@ -334,7 +345,7 @@ func (t *Task) convict(s *suspect, apart, proven bool, now time.Time) int {
 	case s.kills >= t.cfg.Isolate.Attempts:
 		t.giveUp(d, i, StagePut, "kills the sink", killed(s.err))
 		return 1
-	case t.chances.wants(d.deliveryCount(i)):
+	case t.chances.wants(d, i):
 		t.chances.add(chance{d: d, index: i, suspect: s})
 	default:
 		t.suspects.put([]*suspect{s}, proven)
@@ -349,10 +360,11 @@ func killed(err error) *pluginapi.Error {
 	return &e
 }
 
-// againSpan is a span to be put again at a time.
+// againSpan is a span to be put again at a time, or in its turn.
 type againSpan struct {
 	span
-	at time.Time
+	at   time.Time
+	turn bool // Behind what waits: its target asked for less of everything.
 }
 
 // refused decides one record that was not accepted.
@@ -363,7 +375,7 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 	if r.Err != nil {
 		w.err = r.Err
 		if r.Err.Class == pluginapi.Fatal {
-			t.fail(recordError(&d.Records[i], StagePut, "fatal", r.Err))
+			t.fail(recordError(d.record(i), StagePut, "fatal", r.Err))
 		}
 		if r.Err.Class == pluginapi.Throttled && r.Outcome == pluginapi.Retry {
 			after := min(max(r.Err.RetryAfter, t.cfg.Retry.Initial), t.cfg.Retry.Max)
@@ -427,8 +439,18 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 			}
 			wait = jitter(wait)
 		}
+		at := now.Add(wait)
+		if t.parks(tr, at, others || w.some) {
+			t.park(d, i, tr, now, at)
+			return again
+		}
 		d.slots[i].state = slotWaiting
-		again = append(again, againSpan{span: one, at: now.Add(wait)})
+		turn := !t.cfg.Ordered && r.Err != nil && r.Err.Class == pluginapi.Throttled
+		if k := len(again); turn && k > 0 && again[k-1].turn && again[k-1].d == d && again[k-1].hi == i {
+			again[k-1].hi++
+			return again
+		}
+		again = append(again, againSpan{span: one, at: at, turn: turn})
 	}
 	return again
 }
@@ -437,12 +459,17 @@ func (t *Task) refused(p *put, d *delivery, i int32, r pluginapi.Result, now tim
 // what Tolerance says without a queue.
 func (t *Task) giveUp(d *delivery, i int32, stage Stage, cause string, e *pluginapi.Error) {
 	if t.cfg.Letters != nil {
-		d.slots[i].state = slotLetter
-		t.ledger.hold(d)
-		t.letters = append(t.letters, newLetter(d, i, stage, cause, e))
+		t.ledger.letter(d, i)
+		t.dead.add(newLetter(d, i, stage, cause, e))
 		return
 	}
-	rec := &d.Records[i]
+	rec := d.record(i)
+	if t.cfg.BrokerLetters {
+		l := newLetter(d, i, stage, cause, e)
+		t.deadLettered(&l)
+		t.ledger.decide(span{d: d, lo: i, hi: i + 1}, Reject)
+		return
+	}
 	if t.cfg.Tolerance == ToleranceAll {
 		t.log.Warn("record dropped: given up on, and there is no dead letter queue", "topic", rec.Topic,
 			"partition", rec.Partition, "offset", rec.Offset, "stage", string(stage), "cause", cause, "err", errOrNil(e))
@@ -468,78 +495,4 @@ func recordError(rec *pluginapi.Record, stage Stage, cause string, e *pluginapi.
 		return fmt.Errorf("record %s-%d@%d: %s: %s: %w", rec.Topic, rec.Partition, rec.Offset, stage, cause, e)
 	}
 	return fmt.Errorf("record %s-%d@%d: %s: %s", rec.Topic, rec.Partition, rec.Offset, stage, cause)
-}
-
-// canWriteLetters reports whether letters wait that may be written: no more
-// once the source is being closed, since their records are given back then.
-func (t *Task) canWriteLetters(ctx context.Context) bool {
-	return t.letterJob == nil && len(t.letters) > 0 && ctx.Err() == nil && !t.closing
-}
-
-// startLetters writes the next dead letters, one job at a time.
-func (t *Task) startLetters(ctx context.Context, now time.Time) {
-	if !t.canWriteLetters(ctx) || now.Before(t.letterAt) {
-		return
-	}
-	job := &letterJob{}
-	for len(t.letters) > 0 && len(job.letters) < maxLetters {
-		l := t.letters[0]
-		t.letters = t.letters[1:]
-		if l.d.slots[l.index].state == slotDone { // Lost meanwhile: it comes again.
-			t.ledger.unhold(l.d)
-			continue
-		}
-		job.letters = append(job.letters, l)
-	}
-	if len(job.letters) == 0 {
-		return
-	}
-	t.letterJob = job
-	writeCtx, cancel := context.WithTimeout(ctx, t.cfg.PutTimeout)
-	go func() {
-		defer cancel()
-		writeLetters(writeCtx, t.cfg.Letters, job, t.letterBack)
-	}()
-}
-
-// lettered takes a job back. What was confirmed is acknowledged, the rest is
-// held and written again: a record is never acknowledged without its letter.
-func (t *Task) lettered(job *letterJob, now time.Time) {
-	t.letterJob = nil
-	defer t.unblock(now)
-	refused := 0
-	for k := range job.letters {
-		l := job.letters[k]
-		if l.d.slots[l.index].state == slotDone { // Lost meanwhile.
-			if job.errs[k] == nil {
-				t.remember(l.d, l.dead.Record, now)
-			}
-			t.ledger.unhold(l.d)
-			continue
-		}
-		if err := job.errs[k]; err != nil {
-			refused++
-			l.attempts++
-			if refused == 1 {
-				t.letterAt = now.Add(jitter(t.cfg.Retry.backoff(l.attempts)))
-				t.log.Warn("dead letter not written, holding the record", "topic", l.dead.Record.Topic,
-					"partition", l.dead.Record.Partition, "offset", l.dead.Record.Offset, "err", err)
-			}
-			t.letters = append(t.letters, l)
-			continue
-		}
-		t.metrics.DeadLettered(l.cause, 1)
-		if t.cfg.LogErrors {
-			t.log.Warn("record dead-lettered", "topic", l.dead.Record.Topic, "partition", l.dead.Record.Partition,
-				"offset", l.dead.Record.Offset, "stage", string(l.dead.Stage), "cause", l.cause, "code", l.dead.Code, "err", l.dead.Message)
-		}
-		if t.cfg.Tolerance == ToleranceNone {
-			t.fail(recordError(l.dead.Record, l.dead.Stage, l.cause, &pluginapi.Error{Class: l.dead.Class, Code: l.dead.Code, Message: l.dead.Message}))
-		}
-		t.ledger.decide(span{d: l.d, lo: l.index, hi: l.index + 1}, Accept)
-		t.ledger.unhold(l.d)
-	}
-	if refused > 0 {
-		t.metrics.DeadLetterFailed(refused)
-	}
 }

@@ -14,8 +14,9 @@ import (
 // they are put in order of topic, partition and offset, at the last in reverse
 // order: so each is written but the one that kills, whichever it is.
 type lastChances struct {
-	limit int
-	list  []chance
+	limit  int
+	broker int // Its limit; 0 means none.
+	list   []chance
 	// settled is when all that was delivered together has surely come: order
 	// decides who survives.
 	settled time.Time
@@ -42,10 +43,20 @@ type chance struct {
 // settleTime is how long records at their last chance are gathered.
 const settleTime = 500 * time.Millisecond
 
-// wants reports whether a record delivered count times is to be put alone. A
-// first delivery never is.
-func (l *lastChances) wants(count int) bool {
-	return l.limit > 0 && count > 1 && (count == l.limit-1 || count == l.limit)
+// wants reports whether record i of d is to be put alone. A first delivery never
+// is.
+func (l *lastChances) wants(d *delivery, i int32) bool {
+	return l.limit > 0 && d.counted(i) > 1 && d.counted(i) >= l.limit-1 || l.broker > 0 && d.deliveryCount(i) > 1 && d.deliveryCount(i) >= l.broker-2
+}
+
+// exhausted reports whether record i of d was delivered too often to be put.
+func (l *lastChances) exhausted(d *delivery, i int32) bool {
+	return l.limit > 0 && d.counted(i) > l.limit || l.broker > 0 && d.deliveryCount(i) >= l.broker
+}
+
+// final reports whether record i of d is put for the last time.
+func (l *lastChances) final(d *delivery, i int32) bool {
+	return d.counted(i) >= l.limit || l.broker > 0 && d.deliveryCount(i) >= l.broker-1
 }
 
 func (l *lastChances) add(c chance) { l.list = append(l.list, c) }
@@ -82,8 +93,8 @@ func (l *lastChances) next(now time.Time) (chance, bool) {
 // before reports whether a comes before b: those at the last delivery first, in
 // reverse order, then the others in order.
 func (l *lastChances) before(a, b chance) bool {
-	last := a.d.deliveryCount(a.index) >= l.limit
-	if other := b.d.deliveryCount(b.index) >= l.limit; last != other {
+	last := l.final(a.d, a.index)
+	if other := l.final(b.d, b.index); last != other {
 		return last
 	}
 	x, y := &a.d.Records[a.index], &b.d.Records[b.index]

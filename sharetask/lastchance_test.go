@@ -12,7 +12,8 @@ import (
 )
 
 // TestLastChancesArePutAloneInOrder: one at a time, each confirmed before the
-// next, at the last delivery in reverse order, and nothing else meanwhile.
+// next, at the last delivery in reverse order, and nothing else meanwhile: a worker
+// that one of them kills takes no neighbour along (SHARE-01).
 func TestLastChancesArePutAloneInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newFakeSource(300, 30*time.Second)

@@ -27,9 +27,11 @@ var update = flag.Bool("update", false, "rewrite the scripts' expected output")
 //	acquire p=0 offsets=1-5,8 session=1 lock=30s
 //	decide p=0 offsets=2-3 verdict=accept
 //	lost p=0 session=1 [offsets=1-2]
-//	renewed p=0 session=1
+//	renewed p=0 session=1 [lock=15s]
 //	tick 20s
 //	flush
+//	implicit
+//	send
 func TestLedgerScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/ledger/*.txt")
 	if err != nil || len(files) == 0 {
@@ -133,9 +135,17 @@ func (s *script) do(line string) []string {
 		return append([]string{fmt.Sprintf("lost %d", s.ledger.lost(ev))}, s.open()...)
 	case "renewed":
 		for _, p := range s.ledger.partitions {
-			if len(p.deliveries) > 0 && p.TopicPartition == tp {
-				s.ledger.renewed(&Acknowledged{TopicPartition: tp, Session: session, Verdict: Renew, LockedUntil: s.now.Add(p.deliveries[0].Lock)})
+			if len(p.deliveries) == 0 || p.TopicPartition != tp {
+				continue
 			}
+			lock := p.deliveries[0].Lock
+			if arg["lock"] != "" {
+				var err error
+				if lock, err = time.ParseDuration(arg["lock"]); err != nil {
+					s.t.Fatal(err)
+				}
+			}
+			s.ledger.renewed(&Acknowledged{TopicPartition: tp, Session: session, Verdict: Renew, LockedUntil: s.now.Add(lock), Lock: lock})
 		}
 		return nil
 	case "tick":
@@ -145,8 +155,14 @@ func (s *script) do(line string) []string {
 		}
 		s.now = s.now.Add(d)
 		return show(s.ledger.renewals(s.now))
+	case "implicit":
+		s.ledger.implicit = true
+		return nil
+	case "send":
+		s.ledger.sendAll()
+		return nil
 	case "flush":
-		return show(s.ledger.flush())
+		return show(s.ledger.flush(s.now))
 	default:
 		s.t.Fatalf("unknown command %q", line)
 		return nil
@@ -199,6 +215,7 @@ func show(decisions []Decision) []string {
 func TestLedgerKeepsEveryRecordExactlyOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := newLedger()
+		l.implicit = rapid.Bool().Draw(rt, "implicit")
 		now := time.Unix(0, 0)
 		type key struct {
 			partition int32
@@ -275,14 +292,15 @@ func TestLedgerKeepsEveryRecordExactlyOnce(t *testing.T) {
 					}
 				}
 			},
-			"flush": func(*rapid.T) { settle(l.flush()) },
+			"flush": func(*rapid.T) { settle(l.flush(now)) },
+			"send":  func(*rapid.T) { l.sendAll() },
 			"tick": func(rt *rapid.T) {
-				settle(l.flush()) // As the task does: decisions go first.
+				settle(l.flush(now)) // As the task does: decisions go first.
 				now = now.Add(time.Duration(rapid.IntRange(1, 20).Draw(rt, "seconds")) * time.Second)
 				settle(l.renewals(now))
 			},
 			"lost": func(rt *rapid.T) {
-				settle(l.flush())
+				settle(l.flush(now))
 				p := rapid.Int32Range(0, 2).Draw(rt, "partition")
 				s := Session(rapid.IntRange(1, 2).Draw(rt, "session"))
 				l.lost(&Lost{TopicPartition: TopicPartition{Partition: p}, Session: s})
@@ -305,7 +323,7 @@ func TestLedgerKeepsEveryRecordExactlyOnce(t *testing.T) {
 		for _, d := range all {
 			l.decide(span{d: d, hi: int32(len(d.slots))}, Accept)
 		}
-		settle(l.flush())
+		settle(l.flush(now))
 		for k, n := range fate {
 			if n != 1 {
 				rt.Fatalf("partition %d offset %d ended %d times", k.partition, k.offset, n)
@@ -343,6 +361,45 @@ func TestMergeRanges(t *testing.T) {
 		}
 		if len(want) > 0 {
 			t.Fatalf("%v lacks %v", got, want)
+		}
+	}
+}
+
+// TestPutsOfOnePartition: with OnePartition no put has records of two, and no
+// partition waits for ever behind another.
+func TestPutsOfOnePartition(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		l := newLedger()
+		q := newQueue(BatchPolicy{MaxRecords: 100, MaxBytes: 1 << 20, OnePartition: true}, ordered, 1)
+		now, want := time.Unix(100, 0), 0
+		for i := range 12 {
+			ev := &Acquired{TopicPartition: TopicPartition{Partition: int32(i % 3)}, Records: make([]pluginapi.Record, 20+i)}
+			for k := range ev.Records {
+				ev.Records[k].Offset = int64(100*i + k)
+			}
+			want += len(ev.Records)
+			q.push(l.acquire(ev), now)
+		}
+		var sizes []int
+		for got := 0; got < want; {
+			spans, n := q.take(0, now, 100)
+			if n == 0 {
+				t.Fatalf("ordered %t: %d of %d records come", ordered, got, want)
+			}
+			got += n
+			sizes = append(sizes, n)
+			for _, s := range spans {
+				if s.d.TopicPartition != spans[0].d.TopicPartition {
+					t.Errorf("ordered %t: a put has partitions %d and %d", ordered, spans[0].d.Partition, s.d.Partition)
+				}
+			}
+			q.done(spans)
+		}
+		if q.ready(0, now, true) {
+			t.Errorf("ordered %t: something is left", ordered)
+		}
+		if len(sizes) > 6 { // Of 98, 102 and 106 records in runs of 20 to 31.
+			t.Errorf("ordered %t: puts of %v records, want few", ordered, sizes)
 		}
 	}
 }

@@ -28,12 +28,12 @@ func (t *Task) loop(ctx context.Context) error {
 	puts, cancelPuts := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelPuts()
 
-	for events != nil || len(t.flying) > 0 || t.letterJob != nil {
+	for events != nil || len(t.flying) > 0 || t.writing() {
 		now := time.Now()
 		if events != nil {
 			t.work(puts, now)
 		}
-		if t.stopping && closed == nil && events != nil && len(t.flying) == 0 && t.letterJob == nil {
+		if t.stopping && closed == nil && events != nil && len(t.flying) == 0 && !t.writing() {
 			closed, t.closing = make(chan error, 1), true
 			closeCtx, cancel := context.WithDeadline(context.WithoutCancel(ctx), t.stopBy)
 			defer cancel()
@@ -99,6 +99,7 @@ func (t *Task) drain() {
 // work does what can be done now: write dead letters, hand over decisions,
 // renew, say how much may be acquired, start puts.
 func (t *Task) work(ctx context.Context, now time.Time) {
+	t.expire(now)
 	t.startLetters(ctx, now)
 	if t.paused && !t.cfg.Ordered && t.failed == nil {
 		t.releaseAll()
@@ -109,16 +110,19 @@ func (t *Task) work(ctx context.Context, now time.Time) {
 		t.slowUntil = time.Time{}
 		t.show(now)
 	}
+	alone := t.alone(now)
+	if !t.acquires() || t.dead.err != nil || t.parked.err != nil {
+		t.ledger.sendAll()
+	}
 	// Decisions first: a renewal of a record that is decided is refused, and
 	// room is made by what the source was told.
-	if d := t.ledger.flush(); len(d) > 0 {
-		t.full = false
+	t.full = t.full && !t.ledger.moved // What is decided of the retry topic makes no room in other windows.
+	if d := t.ledger.flush(now); len(d) > 0 {
 		t.cfg.Source.Decide(d)
 	}
 	if d := t.ledger.renewals(now); len(d) > 0 {
 		t.cfg.Source.Decide(d)
 	}
-	alone := t.alone(now)
 	t.request(now)
 	switch {
 	case !t.moves():
@@ -133,6 +137,22 @@ func (t *Task) work(ctx context.Context, now time.Time) {
 		t.dispatch(ctx, now)
 	}
 	t.metrics.Open(t.ledger.records, t.ledger.bytes, t.ledger.oldest())
+}
+
+// acquires reports whether the task takes on what comes, so that there will be a
+// fetch for accepts to travel with.
+func (t *Task) acquires() bool {
+	return t.moves() && !t.breaker.opened && !t.chances.mine && !t.chances.running
+}
+
+// expire gives up what is no longer ours since the task did not run for a lock's
+// time. The broker would confirm our decisions on it without a word where others
+// have decided meanwhile.
+func (t *Task) expire(now time.Time) {
+	for _, ev := range t.ledger.expired(now) {
+		t.lost(ev)
+		t.cfg.Source.Decide([]Decision{{TopicPartition: ev.TopicPartition, Session: ev.Session, Verdict: Release, Ranges: ev.Ranges}})
+	}
 }
 
 // moves reports whether the task acquires and puts.
@@ -164,8 +184,15 @@ func (t *Task) request(now time.Time) {
 			most = min(most, t.breaker.room())
 		}
 		room = Room{
-			Records: t.taken.Records + int64(most-t.ledger.records),
+			Records: t.taken.Records + int64(most-(t.ledger.records-t.ledger.parked)),
 			Bytes:   t.taken.Bytes + int64(t.cfg.MaxOpenBytes-t.ledger.bytes),
+		}
+		if t.cfg.Parking != nil {
+			if t.breaker.opened && most > 0 {
+				most += t.earlyRoom()
+			}
+			room.Parked = t.taken.Parked + int64(min(most, maxParked)-t.ledger.parked)
+			room.ParkedBytes = t.taken.ParkedBytes + int64(t.cfg.MaxOpenBytes/4-t.ledger.parkedSize)
 		}
 	}
 	if room != t.room {
@@ -204,8 +231,11 @@ func (t *Task) sleep(ctx context.Context, now, closing time.Time, open bool) tim
 		return max(0, next.Sub(now))
 	}
 	earlier(t.ledger.nextRenewal())
-	if t.canWriteLetters(ctx) {
-		earlier(t.letterAt)
+	earlier(t.ledger.flushBy)
+	for _, b := range t.outboxes() {
+		if t.canWriteLetters(ctx) && b.ready() {
+			earlier(b.at)
+		}
 	}
 	if t.moves() {
 		earlier(t.wake(now))
@@ -227,6 +257,9 @@ func (t *Task) wake(now time.Time) time.Time {
 	case t.chances.mine, t.chances.running: // Ends with an event.
 	case t.breaker.opened: // Ready: what is held has been put, or something has to come.
 		times = append(times, t.chances.wake(now))
+		if len(t.idle) > 0 && len(t.flying) < t.window {
+			times = append(times, t.queue.nextParked())
+		}
 	case len(t.flying) < t.window:
 		times = append(times, t.queue.wake(t.idle), t.chances.wake(now))
 		if !t.isolating && len(t.idle) > 0 {
@@ -381,11 +414,17 @@ func count(ranges []Range) int {
 // waits for what becomes of it there.
 func (t *Task) acquired(ev *Acquired) {
 	t.metrics.Acquired(len(ev.Records))
-	t.taken.Records += int64(len(ev.Records))
-	t.taken.Bytes += int64(ev.Bytes)
+	if ev.Origins != nil {
+		t.taken.Parked += int64(len(ev.Records))
+		t.taken.ParkedBytes += int64(ev.Bytes)
+	} else {
+		t.taken.Records += int64(len(ev.Records))
+		t.taken.Bytes += int64(ev.Bytes)
+	}
 	now := time.Now()
 	d := t.ledger.acquire(ev)
 	d.since = now
+	t.cfg.Survived.spare(d, now) // At once: while it is blocked it may be lost as well.
 	if t.putting(d) {
 		t.blocked = append(t.blocked, d)
 		return
@@ -407,7 +446,8 @@ func (t *Task) putting(d *delivery) bool {
 			}
 		}
 	}
-	return t.letterJob != nil && slices.ContainsFunc(t.letterJob.letters, func(l letter) bool { return overlaps(l.d, l.index, l.index) })
+	in := func(l letter) bool { return overlaps(l.d, l.index, l.index) }
+	return t.dead.writes(in) || t.parked.writes(in)
 }
 
 // unblock enters the deliveries that need wait no more.
@@ -437,36 +477,44 @@ func (t *Task) enter(d *delivery, now time.Time) {
 		}
 		return
 	}
-	if !t.cfg.Written.empty(now) {
+	if all, again := t.cfg.Written.look(now); all || again {
 		for i := range d.slots {
-			if t.cfg.Written.has(d.TopicPartition, &d.Records[i], now) {
+			if (all || d.deliveryCount(int32(i)) > 1) && t.cfg.Written.has(d.TopicPartition, &d.Records[i], now) {
 				t.ledger.decide(span{d: d, lo: int32(i), hi: int32(i) + 1}, Accept)
 			}
 		}
 	}
+	t.known(d, now)
 	again, last, highest := 0, len(t.chances.list), 0
 	for i := range d.DeliveryCounts {
 		if count := int(d.DeliveryCounts[i]); count > 1 {
 			again++
 			highest = max(highest, count)
-			t.delivered(d, int32(i), count, now)
+			t.delivered(d, int32(i), now)
 		}
 	}
 	if again > 0 {
 		t.metrics.Redelivered(again, len(t.chances.list)-last, highest)
 	}
-	if d.open > 0 {
+	switch {
+	case d.Origins != nil:
+		t.resume(d)
+	case d.open > 0:
 		t.queue.push(d, now)
 	}
 }
 
 // delivered decides about record i of d, which was delivered before.
-func (t *Task) delivered(d *delivery, i int32, count int, now time.Time) {
+func (t *Task) delivered(d *delivery, i int32, now time.Time) {
 	switch {
 	case t.cfg.MaxDeliveryCount == 0 || d.slots[i].state != slotBuffered:
-	case count > t.cfg.MaxDeliveryCount:
+	case d.early(i, now) && t.cfg.Parking != nil && (d.counted(i) > 1 || t.chances.wants(d, i)):
+		// It was not put since it was parked: what ended its deliveries was something
+		// else. At once, since it may be due when it comes again.
+		t.parkAs(d, i, d.Origins[i])
+	case t.chances.exhausted(d, i):
 		t.giveUp(d, i, StagePut, "deliveries exhausted", nil)
-	case t.chances.wants(count):
+	case t.chances.wants(d, i):
 		d.slots[i].state = slotWaiting
 		t.chances.add(newChance(d, i, now))
 		t.chances.settled = now.Add(settleTime)
@@ -476,17 +524,18 @@ func (t *Task) delivered(d *delivery, i int32, count int, now time.Time) {
 // lost enters records that are no longer ours, and cancels puts that have no
 // other.
 func (t *Task) lost(ev *Lost) {
-	if ev.Verdict == Accept || ev.Ranges == nil { // What is written comes again.
-		now := time.Now()
-		t.ledger.accepted.settle(ev.TopicPartition, ev.Session, ev.Ranges, func(offset, stamp int64) {
-			t.cfg.Written.remember(ev.TopicPartition, offset, stamp, t.ledger.lock, now)
-		})
-	}
+	now := time.Now() // What is written comes again.
+	t.ledger.accepted.settle(ev.TopicPartition, ev.Session, ev.Ranges, func(offset, stamp int64) {
+		t.cfg.Written.remember(ev.TopicPartition, offset, stamp, t.ledger.lock, now)
+	})
 	if ev.Ranges == nil && ev.Cause != nil && !t.cfg.Ordered {
-		t.caution.lost(time.Now())
+		t.caution.lost(t.ledger.records, now)
 	}
 	n := t.ledger.lost(ev)
 	t.metrics.Lost(n, ev.Verdict == Renew)
+	if n > 0 {
+		t.queue.prune()
+	}
 	if ev.Cause != nil && (n > 0 || ev.Verdict != 0) {
 		t.log.Warn("records lost, they will be delivered again", "topic", ev.Topic, "partition", ev.Partition,
 			"records", n, "verdict", ev.Verdict.String(), "err", ev.Cause)
@@ -515,6 +564,7 @@ func (t *Task) giveBack(now time.Time) {
 		n += t.ledger.release(d, 1)
 	}
 	if n > 0 {
+		t.queue.prune()
 		t.log.Info("records given back, the target is down for long", "records", n, "hold_timeout", t.cfg.HoldTimeout.String())
 	}
 }

@@ -72,7 +72,7 @@ func TestOnceTheSourceHasEndedOnlyPutsAreWaitedFor(t *testing.T) {
 		d.slots[0].state, d.slots[1].state = slotWaiting, slotWaiting
 		task.suspects.put([]*suspect{{spans: []span{{d: d, hi: 1}}, records: 1, at: now}}, false)
 		task.chances.add(newChance(d, 1, now.Add(-time.Second)))
-		task.letters, task.letterAt = []letter{newLetter(d, 0, StagePut, "rejected", nil)}, now
+		task.dead.wait, task.dead.at = []letter{newLetter(d, 0, StagePut, "rejected", nil)}, now
 		d.LockedUntil = now
 		if got := task.sleep(t.Context(), now, time.Time{}, true); got > 0 {
 			t.Errorf("sleeps %v, though there is something to do", got)

@@ -21,11 +21,14 @@ type Metrics interface {
 	Put(records int, took time.Duration, failed bool)
 	// Retried counts records that will be put again.
 	Retried(n int)
-	// DeadLettered counts dead letters the broker confirmed, by cause.
+	// DeadLettered counts dead letters, by cause: those the broker confirmed,
+	// or, where it writes them itself, those that were left to it.
 	DeadLettered(cause string, n int)
 	// DeadLetterFailed counts dead letters that could not be written and are
 	// tried again.
 	DeadLetterFailed(n int)
+	// Parked counts records the broker confirmed in the retry topic.
+	Parked(n int)
 	// Dropped counts records given up on without a dead letter queue.
 	Dropped(cause string, n int)
 	// Open gives the records and bytes held now, and since when the oldest is;
@@ -46,6 +49,7 @@ func (noMetrics) Put(int, time.Duration, bool) {}
 func (noMetrics) Retried(int)                  {}
 func (noMetrics) DeadLettered(string, int)     {}
 func (noMetrics) DeadLetterFailed(int)         {}
+func (noMetrics) Parked(int)                   {}
 func (noMetrics) Dropped(string, int)          {}
 func (noMetrics) Open(int, int, time.Time)     {}
 func (noMetrics) Down(bool)                    {}

@@ -2,6 +2,7 @@ package sharetask
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice/pluginapi"
@@ -12,6 +13,9 @@ type BatchPolicy struct {
 	MaxRecords int           // At least 1.
 	MaxBytes   int           // Of keys, values and headers; a single larger record still goes.
 	MaxWait    time.Duration // From the first record on.
+	// OnePartition makes each put of records of one partition: what puts are for
+	// costs the more the more partitions they are of.
+	OnePartition bool
 }
 
 // lane is a FIFO of spans to be put in order of arrival. In a share group a
@@ -38,6 +42,7 @@ type queue struct {
 	lanes   map[TopicPartition]*lane // Ordered.
 	shared  lane                     // Not ordered.
 	waiting retryHeap                // Not ordered: retries not yet due.
+	parked  retryHeap                // Of the retry topic, not yet due: no probe is made of them before.
 	next    int                      // Ordered: writer of the next new lane.
 }
 
@@ -95,24 +100,65 @@ func (q *queue) retry(s span, at time.Time) {
 		return
 	}
 	l := q.lane(s.d.TopicPartition)
-	l.unshift(s, at)
+	l.unshift(at, s)
 	if at.After(l.held) {
 		l.held = at
 	}
 }
 
-// unshift puts s at the front.
-func (l *lane) unshift(s span, now time.Time) {
+// park adds s, whose records are slotWaiting and of the retry topic, to be put
+// at due.
+func (q *queue) park(s span, due time.Time) { heap.Push(&q.parked, retry{at: due, span: s}) }
+
+// append adds s, whose records are slotWaiting, behind what waits.
+func (q *queue) append(s span, since time.Time) {
+	l := &q.shared
+	l.take(s)
+	if len(l.spans) == 0 {
+		l.since = since
+	}
+	l.spans = append(l.spans, s)
+}
+
+// take counts the records of s, which are buffered again.
+func (l *lane) take(s span) {
 	for i := s.lo; i < s.hi; i++ {
 		s.d.slots[i].state = settle(s.d.slots[i].state)
 		l.bytes += RecordBytes(&s.d.Records[i])
 	}
+	l.records += int(s.hi - s.lo)
+}
+
+// unshift puts spans at the front.
+func (l *lane) unshift(now time.Time, spans ...span) {
+	for _, s := range spans {
+		l.take(s)
+	}
 	if len(l.spans) == 0 || l.since.After(now) {
 		l.since = now
 	}
-	l.spans = append([]span{s}, l.spans...)
-	l.records += int(s.hi - s.lo)
-	l.retries++
+	l.spans = append(spans, l.spans...)
+	l.retries += len(spans)
+}
+
+// gather brings the spans of the first one's partition to the front. Among
+// retries, which are not waited for, it leaves the order as it is.
+func (l *lane) gather() {
+	if l.retries > 0 || len(l.spans) < 3 {
+		return
+	}
+	first := l.spans[0].d.TopicPartition
+	slices.SortStableFunc(l.spans, func(a, b span) int {
+		return rank(a.d.TopicPartition == first) - rank(b.d.TopicPartition == first)
+	})
+}
+
+// rank orders what is first before the rest.
+func rank(first bool) int {
+	if first {
+		return 0
+	}
+	return 1
 }
 
 // settle makes a waiting record a buffered one again.
@@ -123,14 +169,11 @@ func settle(s slotState) slotState {
 	return s
 }
 
-// due moves the retries whose time has come, all of them if all is set, to the
-// front of the lane.
+// due moves the retries whose time has come, all of them if all is set, and what
+// is parked and due, to the front of the lane.
 func (q *queue) due(now time.Time, all bool) {
-	for len(q.waiting) > 0 && (all || !q.waiting[0].at.After(now)) {
-		r := heap.Pop(&q.waiting).(retry)
-		if r.span.open(slotWaiting) {
-			q.shared.unshift(r.span, now)
-		}
+	if spans := append(q.waiting.due(now, all), q.parked.due(now, false)...); len(spans) > 0 {
+		q.shared.unshift(now, spans...)
 	}
 	if all {
 		for _, l := range q.lanes {
@@ -201,15 +244,24 @@ func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int
 	bytes := 0
 	single := false // It holds a record alone that may be the one of its neighbours that kills the sink.
 	q.eligible(w, now, func(l *lane) {
+		if q.policy.OnePartition && records > 0 {
+			return
+		}
+		if q.policy.OnePartition {
+			l.gather()
+		}
 		before := records
 		// Where order matters a record that failed is put again alone: what
 		// follows it in its partition must not be stored while it is not.
 		alone := q.ordered && l.retries > 0
 		for len(l.spans) > 0 && !single && records < limit && (records == 0 || bytes < q.policy.MaxBytes) {
 			s := &l.spans[0]
-			start := s.lo
 			for s.lo < s.hi && s.d.slots[s.lo].state != slotBuffered {
 				s.lo++
+				l.records--
+			}
+			if q.policy.OnePartition && records > 0 && s.d.TopicPartition != spans[0].d.TopicPartition {
+				break
 			}
 			if !q.ordered && records > 0 && records+int(s.hi-s.lo) > limit {
 				break // Deciding what was acquired together in one go costs the broker least.
@@ -236,7 +288,7 @@ func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int
 			if s.lo > first {
 				spans = append(spans, span{d: s.d, lo: first, hi: s.lo})
 			}
-			l.records -= int(s.lo - start)
+			l.records -= int(s.lo - first)
 			if s.lo == s.hi {
 				l.spans = l.spans[1:]
 				l.retries = max(0, l.retries-1)
@@ -268,7 +320,19 @@ func (q *queue) done(spans []span) {
 }
 
 // clear drops all that is in no order.
-func (q *queue) clear() { q.shared, q.waiting = lane{writer: -1}, nil }
+func (q *queue) clear() { q.shared, q.waiting, q.parked = lane{writer: -1}, nil, nil }
+
+// prune drops what waits for its time and is no longer ours.
+func (q *queue) prune() {
+	for _, h := range []*retryHeap{&q.waiting, &q.parked} {
+		if n := len(*h); n > 0 {
+			*h = slices.DeleteFunc(*h, func(r retry) bool { return !r.span.open(slotWaiting) })
+			if len(*h) < n {
+				heap.Init(h)
+			}
+		}
+	}
+}
 
 // forget drops the lane of a partition that is no longer ours.
 func (q *queue) forget(tp TopicPartition) {
@@ -289,6 +353,9 @@ func (q *queue) wake(idle []*writer) time.Time {
 	if len(q.waiting) > 0 {
 		earlier(q.waiting[0].at)
 	}
+	if at := q.nextParked(); !at.IsZero() {
+		earlier(at)
+	}
 	if len(q.shared.spans) > 0 && len(idle) > 0 {
 		earlier(q.shared.since.Add(q.policy.MaxWait))
 	}
@@ -307,6 +374,14 @@ func (q *queue) wake(idle []*writer) time.Time {
 	return next
 }
 
+// nextParked returns when the first of what is parked is due; zero means never.
+func (q *queue) nextParked() time.Time {
+	if len(q.parked) == 0 {
+		return time.Time{}
+	}
+	return q.parked[0].at
+}
+
 // retry is a span to be put again at a time.
 type retry struct {
 	at   time.Time
@@ -319,6 +394,17 @@ type retryHeap []retry
 func (h retryHeap) Len() int           { return len(h) }
 func (h retryHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 func (h retryHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// due removes and returns what is due and still waits, in order; all makes all
+// due.
+func (h *retryHeap) due(now time.Time, all bool) (spans []span) {
+	for len(*h) > 0 && (all || !(*h)[0].at.After(now)) {
+		if r := heap.Pop(h).(retry); r.span.open(slotWaiting) {
+			spans = append(spans, r.span)
+		}
+	}
+	return spans
+}
 
 // Push appends a retry; heap.Push calls it.
 func (h *retryHeap) Push(x any) { *h = append(*h, x.(retry)) }

@@ -104,7 +104,8 @@ func TestRecordsThatFailAgainAreNoOutage(t *testing.T) {
 		sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
 			acceptAll(r)
 			if slices.Contains(bad, b[0].Offset) {
-				r[0] = pluginapi.Retried(pluginapi.NewError(pluginapi.Transient, "", "its account is locked"))
+				// A wait that is drawn may be over before another has succeeded.
+				r[0] = pluginapi.Retried(&pluginapi.Error{Class: pluginapi.Transient, Message: "its account is locked", RetryAfter: 10 * time.Second})
 			}
 			return nil
 		}}

@@ -20,17 +20,27 @@ type window struct {
 
 // schedule is what happens to a task until calm, when all is well.
 type schedule struct {
-	Ordered, Checks             bool
+	Ordered, Checks, Implicit   bool
 	Writers, Batch, Max         int
 	Hold, Elapsed, Takes, Delay time.Duration // Delay is how long a decision takes to the broker.
 	Down                        []window      // Of the target.
 	NoLetters                   []window      // Of the dead letter queue.
 	Pauses                      []window
-	Frozen                      []window // The source brings nothing.
+	Frozen                      []window // The source brings nothing, or nothing of the connector's topics.
 	Losses                      []loss
 	Kinds                       map[int64]string // Of records, by partition*1000+offset; else good.
 	Counts                      map[int64]int16  // Delivery counts they come with.
 	Calm                        time.Duration
+	Parks                       bool
+	ParkAfter                   time.Duration
+	Copies                      map[int64]parkedCopy // Records that another worker parked, by offset in the first partition.
+	Window                      int64                // Records of a partition from the first undecided; 0 is no bound. Not drawn.
+}
+
+// parkedCopy is what the retry topic has of a record at the start.
+type parkedCopy struct {
+	Due   time.Duration
+	Count int16
 }
 
 // loss is locks that are lost: of those held, every one of n.
@@ -43,6 +53,7 @@ const (
 	chaosPartitions = 2
 	chaosRecords    = 60 // Of each partition, before the trickle.
 	chaosLock       = 15 * time.Second
+	chaosLimit      = 10 // The broker's, of deliveries.
 )
 
 // drawWindows draws up to n windows in order, apart by what gap says.
@@ -100,11 +111,19 @@ func drawSchedule(t *rapid.T, ordered bool) schedule {
 		}
 		s.Kinds[id] = rapid.SampledFrom(kinds).Draw(t, "kind")
 	}
-	s.Frozen = drawWindows(t, "frozen", 2, []string{"frozen"}, 100, 1)
+	s.Frozen = drawWindows(t, "frozen", 2, []string{"frozen", "main"}, 100, 1)
 	s.Pauses = drawWindows(t, "pauses", 2, []string{"pause"}, 100, 1)
 	if !ordered {
+		s.Parks = rapid.Bool().Draw(t, "parks")
+		s.ParkAfter = rapid.SampledFrom([]time.Duration{0, 2 * time.Second, 30 * time.Second}).Draw(t, "park_after")
+		for s.Copies = map[int64]parkedCopy{}; s.Parks && len(s.Copies) < 4 && rapid.Bool().Draw(t, "copy"); {
+			s.Copies[rapid.Int64Range(0, chaosRecords-1).Draw(t, "offset")] = parkedCopy{
+				Due: time.Duration(rapid.IntRange(-1, 900).Draw(t, "due")) * time.Second, Count: rapid.Int16Range(1, 7).Draw(t, "count"),
+			}
+		}
+		s.Implicit = rapid.Bool().Draw(t, "implicit")
 		s.Delay = rapid.SampledFrom([]time.Duration{0, 20 * time.Millisecond, time.Second}).Draw(t, "delay")
-		for range rapid.IntRange(0, 6).Draw(t, "losses") {
+		for range rapid.IntRange(0, 12).Draw(t, "losses") {
 			s.Losses = append(s.Losses, loss{
 				At:   time.Duration(rapid.IntRange(1, 900_000).Draw(t, "at")) * time.Millisecond,
 				Back: time.Duration(rapid.IntRange(1001, 20_000).Draw(t, "back")) * time.Millisecond,
@@ -143,10 +162,15 @@ func (c *chaos) play(ctx context.Context) (*Task, error) {
 	cfg := testConfig(c, nil)
 	cfg.MakeSink, cfg.Letters, cfg.Convert = c.makeSink, c, c
 	cfg.Ordered, cfg.CanCheck, cfg.Parallelism, cfg.Batch.MaxRecords = c.Ordered, c.Checks, c.Writers, c.Batch
+	cfg.Implicit = c.Implicit
 	cfg.MaxDeliveryCount, cfg.HoldTimeout, cfg.Retry.MaxElapsed = c.Max, c.Hold, c.Elapsed
 	cfg.PutTimeout, cfg.StartTimeout, cfg.MaxOpenRecords = 5*time.Second, 5*time.Second, max(40, c.Batch*c.Writers)
+	cfg.DeliveryLimit = chaosLimit
 	if c.Ordered {
-		cfg.MaxDeliveryCount = 0
+		cfg.MaxDeliveryCount, cfg.DeliveryLimit = 0, 0
+	}
+	if c.Parks {
+		cfg.Parking, cfg.ParkAfter = c, c.ParkAfter
 	}
 	count := &rounds{most: 50_000}
 	cfg.Metrics = count
@@ -192,8 +216,18 @@ func (c *chaos) judge(task *Task, count *rounds) {
 		for o, f := range c.fates[p] {
 			if id := int64(1000*p + o); f.ended != Accept {
 				c.fault(f, id, "did not end: "+task.Status().Degraded)
+			} else if !f.written && f.letter == nil && c.Kinds[id] != "filtered" {
+				c.fault(f, id, "is lost")
 			}
 		}
+	}
+	for _, f := range c.parked {
+		if f.ended != Accept {
+			c.fault(f.of, 1000*int64(f.origin.Partition)+f.origin.Offset, "its copy did not end: "+task.Status().Degraded)
+		}
+	}
+	if l := task.ledger; (l.parked != 0 || l.parkedSize != 0) && len(c.faults) == 0 {
+		c.faults = append(c.faults, fmt.Sprintf("the task keeps %d parked records and %d bytes", l.parked, l.parkedSize))
 	}
 	if l := task.ledger; (l.records != 0 || l.bytes != 0) && len(c.faults) == 0 {
 		c.faults = append(c.faults, fmt.Sprintf("the task keeps %d records and %d bytes", l.records, l.bytes))

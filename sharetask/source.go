@@ -52,6 +52,8 @@ type Source interface {
 type Room struct {
 	Records int64
 	Bytes   int64 // Of keys, values and headers: the sum of Acquired.Bytes.
+	// Parked and ParkedBytes are the same of what comes with Acquired.Origins.
+	Parked, ParkedBytes int64
 }
 
 // TopicPartition names one partition. For a share group it is the
@@ -132,13 +134,16 @@ type Acquired struct {
 	// reckoned from before the request was sent, so early rather than late.
 	// Zero means there is no lock.
 	LockedUntil time.Time
-	Lock        time.Duration // The group's lock duration; a renewal lasts as long.
+	Lock        time.Duration // The group's lock duration.
 	Bytes       int           // Bytes of the records' keys, values and headers.
 	// Memory is how many bytes stay in use while any of the records is: the
 	// response they came in, say. At most Bytes, or 0, means no more than Bytes.
 	Memory int
 	// Free, if not nil, gives the memory behind Records back.
 	Free func()
+	// Origins has one for each record where they come from a retry topic, and is
+	// nil else. Records have the coordinates the broker knows them by.
+	Origins []Origin
 	// Unreadable, if not nil, says why the records could not be read, and was
 	// not so the first time either: they have nothing but their coordinates.
 	Unreadable error
@@ -151,8 +156,11 @@ type Acknowledged struct {
 	Session Session
 	Verdict Verdict
 	Ranges  []Range
-	// LockedUntil is the new end of the lock after a Renew.
+	// LockedUntil is the new end of the lock after a Renew, and Lock how long
+	// it lasts: the group's lock duration may have changed since the records
+	// were acquired.
 	LockedUntil time.Time
+	Lock        time.Duration
 }
 
 // Lost reports open records this member no longer holds, or whose decision the

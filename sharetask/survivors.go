@@ -35,10 +35,13 @@ func (l *ledger) detach(d *delivery, spans []againSpan, bytes int) {
 	for _, s := range spans {
 		n += int(s.hi - s.lo)
 	}
-	ev := *d.Acquired
+	ev, counts := *d.Acquired, []int16(nil)
 	ev.Records, ev.Bytes, ev.Memory, ev.Free = make([]pluginapi.Record, 0, n), bytes, bytes, nil
 	if d.DeliveryCounts != nil {
-		ev.DeliveryCounts = make([]int16, 0, n)
+		ev.DeliveryCounts, counts = make([]int16, 0, n), make([]int16, 0, n)
+	}
+	if d.Origins != nil {
+		ev.Origins = make([]Origin, 0, n)
 	}
 	own := &delivery{Acquired: &ev, slots: make([]slot, 0, n), open: n, since: d.since}
 	c := copier{make([]byte, 0, bytes)}
@@ -55,17 +58,24 @@ func (l *ledger) detach(d *delivery, spans []againSpan, bytes int) {
 			}
 			ev.Records = append(ev.Records, c.record(&d.Records[i]))
 			if d.DeliveryCounts != nil {
-				ev.DeliveryCounts = append(ev.DeliveryCounts, d.DeliveryCounts[i])
+				ev.DeliveryCounts, counts = append(ev.DeliveryCounts, d.DeliveryCounts[i]), append(counts, d.counts[i])
+			}
+			if d.Origins != nil {
+				ev.Origins = append(ev.Origins, d.Origins[i])
 			}
 			own.slots = append(own.slots, d.slots[i])
 			d.slots[i].state = slotDone
 		}
 		s.span = span{d: own, lo: at, hi: int32(len(ev.Records))}
 	}
+	own.counts = counts
 	p := l.partitions[d.TopicPartition]
 	p.deliveries = append(p.deliveries, own)
-	l.records += n
 	l.bytes += bytes
+	if own.Origins != nil {
+		l.parkedSize += bytes
+	}
+	l.count(own, n)
 	l.close(d, n)
 }
 

@@ -99,7 +99,8 @@ func (p *plant) kill(process uint64) {
 }
 
 // TestARecordThatKillsItsSinkCostsOnlyItself: it is found and dead-lettered once;
-// all others are written, at most five times more each; nobody's lock runs out.
+// all others are written, at most five times more each; nobody's lock runs out
+// (SHARE-01).
 func TestARecordThatKillsItsSinkCostsOnlyItself(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		for _, hang := range []bool{false, true} {

@@ -45,10 +45,8 @@ type Task struct {
 	crashed   uint64 // The last process whose crash was counted.
 	ratio     ratio  // Of records given up on.
 
-	letters    []letter        // To be written.
-	letterJob  *letterJob      // Being written, one at a time.
-	letterBack chan *letterJob // Capacity 1.
-	letterAt   time.Time       // No write before: the queue refused the last.
+	dead, parked outbox          // Letters to be written.
+	letterBack   chan *letterJob // Has room for one of each.
 
 	paused    bool
 	full      bool      // The source said that nothing comes until something is decided.
@@ -79,21 +77,31 @@ func New(cfg Config) (*Task, error) {
 	if cfg.Written == nil {
 		cfg.Written = NewWritten()
 	}
+	if cfg.Survived == nil {
+		cfg.Survived = NewSurvived()
+	}
 	t := &Task{
 		cfg: cfg, metrics: cfg.Metrics, log: cfg.Logger,
 		status:     Status{State: StateUnassigned, Since: time.Now()},
 		ledger:     newLedger(),
 		queue:      newQueue(cfg.Batch, cfg.Ordered, cfg.Parallelism),
 		breaker:    breaker{policy: cfg.Breaker, retry: cfg.Retry},
-		chances:    lastChances{limit: cfg.MaxDeliveryCount, turn: cfg.Turn.place()},
+		chances:    lastChances{limit: cfg.MaxDeliveryCount, broker: cfg.DeliveryLimit, turn: cfg.Turn.place()},
 		ratio:      ratio{most: cfg.MaxRejectRatio},
 		window:     cfg.Parallelism,
 		caution:    caution{least: cfg.Batch.MaxRecords, most: cfg.MaxOpenRecords},
 		done:       make(chan *put, cfg.Parallelism),
 		flying:     map[*put]struct{}{},
-		letterBack: make(chan *letterJob, 1),
+		letterBack: make(chan *letterJob, 2),
 		asked:      make(chan struct{}, 1),
 	}
+	t.ledger.survived = func(d *delivery, i int32) {
+		if d.Lock > 0 && d.DeliveryCounts != nil {
+			cfg.Survived.enter(d, i, time.Now())
+		}
+	}
+	t.dead.write, t.parked.write = deadLetters(cfg.Letters), parkedLetters(cfg.Parking)
+	t.ledger.implicit = cfg.Implicit
 	for i := range cfg.Parallelism {
 		place := func(apart bool) seat {
 			return seat{log: cfg.Logger, make: func(ctx context.Context) (Sink, error) { return cfg.MakeSink(ctx, i, apart) }}

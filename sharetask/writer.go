@@ -221,8 +221,7 @@ func (w *writer) put(ctx context.Context, p *put) {
 // one whole span without conversion is handed on without a copy.
 func (w *writer) prepare(p *put) ([]pluginapi.Record, []pluginapi.Result) {
 	w.index = nil
-	if w.convert == nil && len(p.spans) == 1 {
-		s := p.spans[0]
+	if s := p.spans[0]; w.convert == nil && len(p.spans) == 1 && s.d.Origins == nil {
 		return s.d.Records[s.lo:s.hi:s.hi], p.results
 	}
 	if cap(w.batch) < p.records {
@@ -232,7 +231,7 @@ func (w *writer) prepare(p *put) ([]pluginapi.Record, []pluginapi.Result) {
 	n := 0
 	for _, s := range p.spans {
 		for i := s.lo; i < s.hi; i, n = i+1, n+1 {
-			rec := &s.d.Records[i]
+			rec := s.d.record(i)
 			batch = batch[:len(batch)+1]
 			out := &batch[len(batch)-1]
 			if w.convert == nil {

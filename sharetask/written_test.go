@@ -45,7 +45,7 @@ func TestARecordLostInItsPutIsWrittenOnce(t *testing.T) {
 	})
 }
 
-// TestAnAcceptThatIsRefusedIsNotWrittenTwice: the record comes again.
+// TestAnAcceptThatIsRefusedIsNotWrittenTwice: the record comes again (SHARE-17).
 func TestAnAcceptThatIsRefusedIsNotWrittenTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newFakeSource(40, 30*time.Second)
@@ -77,7 +77,7 @@ func TestWrittenIsBoundedAndForgets(t *testing.T) {
 	w := NewWritten()
 	r := testRecord(7)
 	w.remember(orders, r.Offset, r.Timestamp.UnixNano(), time.Second, now)
-	if w.empty(now) || !w.has(orders, &r, now) {
+	if all, again := w.look(now); !all || !again || !w.has(orders, &r, now) {
 		t.Error("it does not remember")
 	}
 	other := testRecord(7)
@@ -85,13 +85,102 @@ func TestWrittenIsBoundedAndForgets(t *testing.T) {
 	if w.has(orders, &other, now) || w.has(TopicPartition{Topic: "orders", TopicID: pluginapi.TopicID{1}}, &r, now) {
 		t.Error("it takes another record for it")
 	}
-	if at := now.Add(10 * time.Second); w.has(orders, &r, at) || !w.empty(at) {
+	if all, again := w.look(now.Add(10 * time.Second)); all || !again {
+		t.Errorf("after ten lock periods all records are looked at: %t, or those delivered again: %t", all, again)
+	}
+	at := now.Add(rememberedTime)
+	if all, again := w.look(at); all || again || w.has(orders, &r, at) {
 		t.Error("it does not forget")
 	}
-	for o := range int64(maxWritten + 10) {
+	for o := range int64(maxRemembered + 10) {
 		w.remember(orders, o, o, time.Second, now)
 	}
-	if len(w.entries) != maxWritten || len(w.order) != maxWritten {
-		t.Errorf("%d and %d entries, want %d", len(w.entries), len(w.order), maxWritten)
+	if m := w.memory; len(m.entries) != maxRemembered || len(m.order) != maxRemembered {
+		t.Errorf("%d and %d entries, want %d", len(m.entries), len(m.order), maxRemembered)
 	}
+}
+
+// TestWhatARecordSurvivesIsNotHeldAgainstIt: deliveries that ended with a lost
+// lock, or by our giving it back, while the worker lived, short of the broker's
+// own limit.
+func TestWhatARecordSurvivesIsNotHeldAgainstIt(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		losses int
+		first  int16 // Deliveries elsewhere.
+		dead   bool
+	}{
+		{"lost six times", 6, 1, false},
+		{"lost up to the broker's limit", 9, 1, true},
+		{"lost, and delivered elsewhere", 4, 5, false},
+		{"delivered elsewhere too often", 0, 6, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := newFakeSource(20, 30*time.Second)
+				src.count[15] = tt.first
+				lost := 0
+				sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+					acceptAll(r)
+					for i := range b {
+						if b[i].Offset == 15 && lost < tt.losses {
+							lost++
+							r[i] = pluginapi.Retried(pluginapi.NewError(pluginapi.Transient, "", "later"))
+							go func() { time.Sleep(time.Millisecond); src.lose(15) }()
+						}
+					}
+					return nil
+				}}
+				letters := &fakeLetters{}
+				cfg := testConfig(src, sink)
+				cfg.Letters, cfg.DeliveryLimit = letters, 10
+				if _, err := runFor(t, cfg, 20*time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				if got := src.verdicts(); got[Accept] != 20 || lost != tt.losses {
+					t.Errorf("got %v after %d losses, want 20 accepted after %d", got, lost, tt.losses)
+				}
+				if dead := len(letters.letters) > 0; dead != tt.dead {
+					t.Errorf("dead letters %v, want any: %t", letters.offsets(), tt.dead)
+				}
+			})
+		})
+	}
+}
+
+// TestWhatIsSurvivedDuringAPutCounts: deliveries that come and are lost again
+// while an older one is still being put are survived as well.
+func TestWhatIsSurvivedDuringAPutCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newFakeSource(20, 30*time.Second)
+		puts := 0
+		sink := &fakeSink{put: func(_ context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+			acceptAll(r)
+			for i := range b {
+				if b[i].Offset != 15 {
+					continue
+				}
+				if puts++; puts == 1 {
+					for range 7 {
+						src.lose(15)
+						time.Sleep(time.Second)
+					}
+					r[i] = pluginapi.Retried(pluginapi.NewError(pluginapi.Transient, "", "later"))
+				}
+			}
+			return nil
+		}}
+		letters := &fakeLetters{}
+		cfg := testConfig(src, sink)
+		cfg.Letters, cfg.DeliveryLimit = letters, 10
+		if _, err := runFor(t, cfg, 20*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := src.verdicts(); got[Accept] != 20 || puts != 2 || src.count[15] != 8 {
+			t.Errorf("got %v after %d puts and %d deliveries of record 15, want 20 accepted after 2 and 8", got, puts, src.count[15])
+		}
+		if len(letters.letters) > 0 {
+			t.Errorf("dead letters %v, want none", letters.offsets())
+		}
+	})
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The exit codes (docs/config.md).
+// The exit codes, as the help says them.
 const (
 	exitFailed      = 1 // Failed while running.
 	exitUsage       = 2 // The command line or the configuration is wrong.
 	exitPlugin      = 3 // The plugin is wrong.
-	exitUnreachable = 4 // The broker or target cannot be reached.
+	exitUnreachable = 4 // The broker cannot be reached. A worker tries again instead.
 )
 
 // exitError carries an exit code. Its text may be empty when all was said.
@@ -95,7 +95,10 @@ func newCommand() *cobra.Command {
 		Use:   "sluice",
 		Short: "Sluice moves records from Kafka into sinks",
 		Long: "Sluice reads connector definitions in HCL, loads sink plugins, and runs each\n" +
-			"connector as tasks of a Kafka share group or consumer group.",
+			"connector as tasks of a Kafka share group or consumer group.\n\n" +
+			"Exit codes: 0 done, 1 failed while running, 2 the command line or the configuration\n" +
+			"is wrong, 3 a plugin is wrong, 4 the broker cannot be reached. \"run\" never ends with\n" +
+			"4: a worker whose broker or target cannot be reached goes on and tries again.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

@@ -18,7 +18,11 @@ func runCommand() *cobra.Command {
 		Use: "run PATH...", Short: "Run a worker with the connectors defined in files or directories",
 		Long: "Run a worker with the connectors defined in PATH: files, or directories of *.hcl and\n" +
 			"*.hcl.json. A connector with a mistake is reported and left out; the others run.\n" +
-			"SIGTERM or Ctrl-C stops in order; a second one at once.",
+			"SIGTERM or Ctrl-C stops in order; a second one at once.\n\n" +
+			"A broker or target that cannot be reached does not end a worker, nor does a task\n" +
+			"that failed: it goes on, and its status and metrics tell. It ends with 0 after a\n" +
+			"stop, 2 where the definitions leave nothing to run, and 1 after a second signal or\n" +
+			"for a fault of its own, such as an address it cannot listen on.",
 		Args: wantPaths,
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			log, err := newLogger(level)

@@ -32,6 +32,16 @@ func (l *loader) checkAcross(cfg *Config) {
 					"Connector %q at %s is in the group %q too: each would get only a part of the records. Give one of them another group_id.", other.Name, place(other.DefRange), c.GroupID))
 				break
 			}
+			if c.Retry.Topic != "" && (other.Retry.Topic == c.Retry.Topic || other.Reads(c.Retry.Topic)) && sameCluster(cfg, other, c) {
+				l.refuse(c, errorAt(c.Ranges.At("retry.topic"), "Retry topic of two connectors",
+					"Connector %q at %s reads the topic %q too, so it would put the records that %q parks. Give each a topic of its own.", other.Name, place(other.DefRange), c.Retry.Topic, c.Name))
+				break
+			}
+			if other.Retry.Topic != "" && c.Reads(other.Retry.Topic) && sameCluster(cfg, other, c) {
+				l.refuse(c, errorAt(c.topicsRange(), "Retry topic of another connector",
+					"Connector %q at %s parks its records in %q. Choose other topics, or a pattern that leaves it out.", other.Name, place(other.DefRange), other.Retry.Topic))
+				break
+			}
 		}
 	}
 	l.checkLoops(cfg)

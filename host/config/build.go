@@ -219,6 +219,8 @@ func (l *loader) connector(b *rawBlock, name string, spec *blockSpec, s *scope, 
 			Initial:    get[time.Duration](n, "retry", "initial"),
 			Max:        get[time.Duration](n, "retry", "max"),
 			MaxElapsed: get[time.Duration](n, "retry", "max_elapsed"),
+			ParkAfter:  get[time.Duration](n, "retry", "park_after"),
+			Topic:      get[string](n, "retry", "topic"),
 		},
 		Breaker: Breaker{
 			Failures: int(get[int64](n, "breaker", "failures")),
@@ -248,6 +250,7 @@ func (l *loader) connector(b *rawBlock, name string, spec *blockSpec, s *scope, 
 			ReplicationFactor: int(get[int64](n, "dead_letter_queue", "replication_factor")),
 			MaxRatio:          get[float64](n, "dead_letter_queue", "max_ratio"),
 			Net:               get[bool](n, "dead_letter_queue", "net"),
+			Broker:            get[bool](n, "dead_letter_queue", "broker"),
 		}
 	}
 	c.fillDependent(&cfg.Worker)

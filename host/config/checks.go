@@ -150,7 +150,9 @@ func (l *loader) checkConnector(c *Connector, n *node, cfg *Config) {
 	l.checkKafkaRef(c, n, cfg)
 	l.checkTopics(c, n)
 	l.checkGroup(c, n)
-	l.checkDeadLetterQueue(c)
+	l.checkDeadLetterQueue(c, n)
+	l.checkRetryTopic(c)
+	l.checkExactlyOnce(c)
 	l.checkTimes(c)
 }
 
@@ -294,7 +296,7 @@ func resetHint(given string) string {
 	return ` Write "earliest", "latest", or how far back, such as "24h" or "7d".`
 }
 
-func (l *loader) checkDeadLetterQueue(c *Connector) {
+func (l *loader) checkDeadLetterQueue(c *Connector, n *node) {
 	q := c.DeadLetterQueue
 	if q == nil {
 		if c.GroupProtocol == GroupShare {
@@ -315,6 +317,57 @@ func (l *loader) checkDeadLetterQueue(c *Connector) {
 	}
 	if q.ReplicationFactor == 0 {
 		l.report(errorAt(c.Ranges.At("dead_letter_queue.replication_factor"), "Value out of range", "dead_letter_queue.replication_factor is 0; write 1 or more, or -1 for the broker's default."))
+	}
+	at = c.Ranges.At("dead_letter_queue.broker")
+	switch {
+	case !q.Broker || slices.Contains(n.failed, "group_protocol"):
+	case c.GroupProtocol != GroupShare:
+		l.report(errorAt(at, "Values do not fit", "Connector %q uses the group protocol %q, and brokers write dead letters of share groups only. Remove dead_letter_queue.broker: the host writes them itself.", c.Name, c.GroupProtocol))
+	case !q.Net:
+		l.report(errorAt(at, "Values do not fit", "dead_letter_queue.broker leaves dead letters to the broker, and dead_letter_queue.net = false at %s takes the topic away from it. Remove one of the two.", place(c.Ranges.At("dead_letter_queue.net"))))
+	}
+}
+
+func (l *loader) checkRetryTopic(c *Connector) {
+	topic, after := c.Ranges.Written("retry.topic"), c.Ranges.Written("retry.park_after")
+	at := c.Ranges.At("retry.topic")
+	switch {
+	case !topic && !after:
+	case !topic:
+		l.report(errorAt(c.Ranges.At("retry.park_after"), "Missing setting", "retry.park_after needs retry.topic, such as topic = \"retry.%s\": the topic in which records wait.", c.Name))
+	case !after:
+		l.report(errorAt(at, "Missing setting", "retry.topic needs retry.park_after, such as park_after = \"10s\": how long a record waits in its place before it goes there."))
+	case c.GroupProtocol != GroupShare:
+		l.report(errorAt(at, "Values do not fit", "Connector %q uses the group protocol %q, which keeps the order of its partitions: a record cannot be parked there. Set group_protocol = %q, or remove retry.topic and retry.park_after.", c.Name, c.GroupProtocol, GroupShare))
+	case !validTopic(c.Retry.Topic):
+		l.report(errorAt(at, "Wrong value", "%q cannot be a topic. %s", c.Retry.Topic, topicRule))
+	case c.names(c.Retry.Topic):
+		l.report(errorAt(at, "Parked records would be read at once", "Connector %q reads the topic %q itself (%s). Choose another topic, or a pattern that leaves it out.", c.Name, c.Retry.Topic, place(c.topicsRange())))
+	case c.DeadLetterQueue != nil && c.DeadLetterQueue.Topic == c.Retry.Topic:
+		l.report(errorAt(at, "Values do not fit", "%q is the dead letter topic too, whose records would be put again. Choose another topic.", c.Retry.Topic))
+	case strings.HasPrefix(c.Retry.Topic, "__"):
+		l.report(errorAt(at, "Wrong value", "%q begins with two underscores, which Kafka keeps for its own topics. Choose another name.", c.Retry.Topic))
+	}
+}
+
+// checkExactlyOnce reports what the promise of exactly-once does not go with.
+func (l *loader) checkExactlyOnce(c *Connector) {
+	if c.DeliverySemantics != ExactlyOnce {
+		return
+	}
+	at := c.Ranges.At("delivery_semantics")
+	if c.Ranges.Written("isolation_level") && c.IsolationLevel != readCommitted {
+		l.report(errorAt(c.Ranges.At("isolation_level"), "Values do not fit", "isolation_level = %q reads records of transactions that may be aborted, and delivery_semantics at %s promises that each record is written exactly once. Remove isolation_level: it is read_committed then.", c.IsolationLevel, place(at)))
+	}
+	c.IsolationLevel = readCommitted
+	if q := c.DeadLetterQueue; q != nil && q.Broker {
+		l.report(errorAt(c.Ranges.At("dead_letter_queue.broker"), "Values do not fit", "dead_letter_queue.broker leaves dead letters to the broker, which writes them without a transaction, and delivery_semantics at %s promises that each is written exactly once. Remove dead_letter_queue.broker.", place(at)))
+	}
+	switch ledger := c.LedgerTopic(); {
+	case !validTopic(ledger):
+		l.report(errorAt(at, "Values do not fit", "Exactly-once keeps a ledger in the topic GROUP_ID.ledger, and %q cannot be a topic. %s Choose another group_id.", ledger, topicRule))
+	case slices.Contains(c.Topics, ledger):
+		l.report(errorAt(c.topicsRange(), "Values do not fit", "Connector %q reads the topic %q, which is the ledger of its own group. Leave it out.", c.Name, ledger))
 	}
 }
 

@@ -138,6 +138,12 @@ const (
 	GroupConsumer = "consumer"
 )
 
+// The values of [Share.AcknowledgementMode].
+const (
+	AcknowledgeExplicit = "explicit"
+	AcknowledgeImplicit = "implicit"
+)
+
 // SinkRef names a plugin, and its form where the user forces one.
 type SinkRef struct {
 	Form string // "builtin", "process", "wasm", or "" for any.
@@ -159,6 +165,14 @@ const (
 	ResetByDuration = "by_duration"
 )
 
+// The values of [Connector.DeliverySemantics].
+const (
+	AtLeastOnce = "at-least-once"
+	ExactlyOnce = "exactly-once"
+)
+
+const readCommitted = "read_committed"
+
 // Connector is one connector, defaults filled in.
 type Connector struct {
 	Name  string
@@ -177,7 +191,7 @@ type Connector struct {
 	AutoOffsetReset   string
 	AutoOffsetBack    time.Duration // With ResetByDuration: how far back.
 	IsolationLevel    string        // "read_uncommitted" or "read_committed".
-	DeliverySemantics string        // "at-least-once".
+	DeliverySemantics string        // AtLeastOnce or ExactlyOnce.
 
 	Share           Share
 	Consumer        Consumer
@@ -212,6 +226,10 @@ func (c *Connector) Reads(topic string) bool {
 	return c.names(topic)
 }
 
+// LedgerTopic returns the topic in which an exactly-once connector keeps who wrote
+// what.
+func (c *Connector) LedgerTopic() string { return c.GroupID + ".ledger" }
+
 // TopicPattern returns TopicsRegex such that it matches whole topic names
 // only, or "".
 func (c *Connector) TopicPattern() string {
@@ -233,7 +251,7 @@ func (c *Connector) names(topic string) bool {
 
 // Share holds the settings of a share group.
 type Share struct {
-	AcknowledgementMode    string // "explicit".
+	AcknowledgementMode    string // AcknowledgeExplicit or AcknowledgeImplicit.
 	AcquisitionLockTimeout time.Duration
 	MaxDeliveryCount       int
 	MaxRecordLocks         int
@@ -254,11 +272,13 @@ type Batch struct {
 	MaxWait    time.Duration // From the first record.
 }
 
-// Retry says how a record is tried again in place.
+// Retry says how a record is tried again: in place, or from a topic.
 type Retry struct {
 	Initial    time.Duration
 	Max        time.Duration
 	MaxElapsed time.Duration
+	ParkAfter  time.Duration // 0 where records wait in place.
+	Topic      string        // Empty where they do.
 }
 
 // Breaker says when an outage of the target is assumed.
@@ -279,6 +299,7 @@ type DeadLetterQueue struct {
 	ReplicationFactor int // -1 means the broker's default.
 	MaxRatio          float64
 	Net               bool
+	Broker            bool // The broker alone writes dead letters; only in a share group and with Net.
 }
 
 // Errors says what happens to a record that cannot be written.

@@ -35,7 +35,7 @@ func workerSpec() blockSpec {
 			{name: "plugin_path", kind: kindStrings, path: true, help: "Directories to find plugins in."},
 			{name: "listen", kind: kindString, def: "127.0.0.1:8083", help: "Address of the REST API and metrics, host and port."},
 			{name: "insecure_listen", kind: kindBool, def: false, help: "Lets `listen` name an address other machines can reach, though nothing checks who calls."},
-			{name: "state_dir", kind: kindString, path: true, def: "state", help: "Directory for compiled modules and what the REST API makes. The default is taken from where the worker was started."},
+			{name: "state_dir", kind: kindString, path: true, def: "state", help: "Directory for compiled modules, the member ids of share groups and what the REST API makes. The default is taken from where the worker was started."},
 			{name: "memory", kind: kindSize, min: limit(16 << 20), defText: "half of GOMEMLIMIT, else \"1GiB\"", help: "Bound on all records in flight."},
 			{name: "stop_timeout", kind: kindDuration, def: 25 * time.Second, min: limitDuration(time.Second), max: limitDuration(time.Hour), help: "Bound on an ordered stop. Puts in flight are cancelled 5s before its end."},
 		},
@@ -124,9 +124,7 @@ func connectorSpec() blockSpec {
 			{name: "group_id", kind: kindString, defText: `"connect-NAME"`, help: "The group.", properties: []property{{name: "share.group.id"}, {name: "consumer.override.group.id"}}},
 			{name: "auto_offset_reset", kind: kindString, def: ResetEarliest, help: "Where a new group begins: `earliest`, `latest`, or, in a share group, a duration back such as `\"24h\"`.", properties: []property{{name: "consumer.override.auto.offset.reset", convert: fromOffsetReset}}},
 			{name: "isolation_level", kind: kindString, def: "read_uncommitted", allowed: []string{"read_uncommitted", "read_committed"}, help: "Whether records of open and aborted transactions are read.", properties: []property{{name: "consumer.override.isolation.level"}}},
-			{name: "delivery_semantics", kind: kindString, def: "at-least-once", allowed: []string{"at-least-once"}, help: "What is promised.", properties: []property{{name: "share.delivery.semantics"}}, refuseValue: map[string]string{
-				"exactly-once": notYet + ` Write "at-least-once" or leave the setting out.`,
-			}},
+			{name: "delivery_semantics", kind: kindString, def: AtLeastOnce, allowed: []string{AtLeastOnce, ExactlyOnce}, help: "What is promised. `exactly-once` is for sinks that emit records, such as `kafka`, and makes a topic `GROUP_ID.ledger`; its isolation level is `read_committed`.", properties: []property{{name: "share.delivery.semantics"}}},
 			{name: "properties", kind: kindProps, help: "Settings by their Kafka Connect names, instead of ours."},
 			{name: "for_each", kind: kindForEach, help: "Makes one connector, named NAME-KEY, for each text of a list or key of a map. `each.key` and `each.value` stand for it."},
 		},
@@ -147,9 +145,7 @@ func connectorSpec() blockSpec {
 
 func shareSpec() blockSpec {
 	return blockSpec{name: "share", help: "Used when the group protocol is `share`.", settings: []setting{
-		{name: "acknowledgement_mode", kind: kindString, def: "explicit", allowed: []string{"explicit"}, help: "How decisions are sent.", properties: []property{{name: "share.acknowledgement.mode"}}, refuseValue: map[string]string{
-			"implicit": notYet + ` Write "explicit" or leave the setting out.`,
-		}},
+		{name: "acknowledgement_mode", kind: kindString, def: AcknowledgeExplicit, allowed: []string{AcknowledgeExplicit, AcknowledgeImplicit}, help: "When accepts are sent: `explicit`, at once, or a tenth of a second later where the rest of what was delivered together may be decided by then; `implicit`, those of what was delivered together with the next fetch after all of it is decided. After a crash of the worker `implicit` writes more a second time.", properties: []property{{name: "share.acknowledgement.mode"}}},
 		{name: "acquisition_lock_timeout", kind: kindDuration, def: 30 * time.Second, min: limitDuration(time.Second), max: limitDuration(time.Hour), help: "How long the broker locks a record for us; renewed while we hold it. Brokers take 15s to 60s unless told otherwise.", properties: []property{{name: "share.acquisition.lock.timeout.ms", convert: fromMillis}}},
 		{name: "max_delivery_count", kind: kindInt, def: int64(5), min: limit(1), max: limit(8), help: "Deliveries after which a record goes to the dead letter queue. The broker's own limit, 10 by default, leaves a margin of two for crashes.", properties: []property{{name: "share.max.delivery.count"}}},
 		{name: "max_record_locks", kind: kindInt, def: int64(2000), min: limit(100), max: limit(10000), help: "Records of a partition that may be open at once, for the whole group. Brokers take at most 4000 unless told otherwise."},
@@ -174,12 +170,12 @@ func batchSpec() blockSpec {
 }
 
 func retrySpec() blockSpec {
-	return blockSpec{name: "retry", help: "How a record the target did not take now is tried again, in place.", settings: []setting{
+	return blockSpec{name: "retry", help: "How a record the target did not take now is tried again: in place, or from a topic.", settings: []setting{
 		{name: "initial", kind: kindDuration, def: 300 * time.Millisecond, min: limitDuration(time.Millisecond), max: limitDuration(time.Hour), help: "First wait; it doubles from there, with jitter."},
 		{name: "max", kind: kindDuration, def: 60 * time.Second, min: limitDuration(time.Millisecond), max: limitDuration(24 * time.Hour), help: "Longest wait.", properties: []property{{name: "errors.retry.delay.max.ms", convert: fromMillis}}},
 		{name: "max_elapsed", kind: kindDuration, def: 5 * time.Minute, min: limitDuration(time.Millisecond), max: limitDuration(30 * 24 * time.Hour), help: "After that long a record is given up while its neighbours succeed. Outages do not count.", properties: []property{{name: "errors.retry.timeout", convert: fromRetryTimeout}}},
-		{name: "park_after", kind: kindDuration, help: "Moves a waiting record to a retry topic.", refuse: notYet + " Remove the setting: records wait in place."},
-		{name: "topic", kind: kindString, help: "The retry topic.", refuse: notYet + " Remove the setting: records wait in place."},
+		{name: "park_after", kind: kindDuration, defText: "off", min: limitDuration(time.Millisecond), max: limitDuration(24 * time.Hour), help: "A record that waits for longer than that, or would, while its neighbours succeed, waits in the retry topic, so that it does not hold its partition's `max_record_locks`. Share groups only."},
+		{name: "topic", kind: kindString, help: "The retry topic, of this connector alone. Made if it is missing."},
 	}}
 }
 
@@ -203,6 +199,6 @@ func deadLetterQueueSpec() blockSpec {
 		{name: "replication_factor", kind: kindInt, def: int64(-1), min: limit(-1), max: limit(32767), help: "Replicas of a topic that is made; -1 is the broker's default.", properties: []property{{name: "errors.deadletterqueue.topic.replication.factor"}}},
 		{name: "max_ratio", kind: kindRatio, def: 0.5, help: "Share of 1,000 records given up on above which the connector fails instead of emptying its topic into the queue; 0 is off."},
 		{name: "net", kind: kindBool, def: true, help: "In a share group: sets the topic as the group's own too (KIP-1191), for records the broker itself gives up on."},
-		{name: "broker", kind: kindBool, help: "Leaves dead letters to the broker alone (KIP-1191).", refuse: notYet + " Remove the setting: the host writes dead letters itself."},
+		{name: "broker", kind: kindBool, def: false, help: "In a share group: leaves dead letters to the broker alone (KIP-1191), which keeps neither headers, timestamp nor cause of a record, and loses it if it cannot write it. Needs `net`."},
 	}}
 }

@@ -1,7 +1,7 @@
 // Package metrics counts what tasks do and serves it to Prometheus.
 //
 // Names begin with "sluice_"; every metric of a task has the labels connector
-// and task. Counters end in _total, durations are in seconds, sizes in bytes.
+// and task, one of a partition connector, topic and partition. Counters end in _total, durations are in seconds, sizes in bytes.
 package metrics
 
 import (
@@ -22,11 +22,12 @@ type Registry struct {
 
 	acquired, accepted, released, rejected, renewed *prometheus.CounterVec
 	lost, retried, letterFailures, putErrors        *prometheus.CounterVec
+	parked                                          *prometheus.CounterVec
 	letters, dropped                                *prometheus.CounterVec
 	putSeconds, putRecords                          *prometheus.HistogramVec
 	openRecords, openBytes, running, degraded       *prometheus.GaugeVec
 	restarts, redelivered, lastChances, unrenewed   *prometheus.CounterVec
-	oldest, down, highest                           *prometheus.GaugeVec
+	oldest, down, highest, lag                      *prometheus.GaugeVec
 	vectors                                         []vector
 }
 
@@ -58,7 +59,8 @@ func New(version, commit string) *Registry {
 	r.retried = r.counter("sluice_records_retried_total", "Records held to be put again.")
 	r.putErrors = r.counter("sluice_put_errors_total", "Puts that returned an error.")
 	r.letterFailures = r.counter("sluice_dead_letter_failures_total", "Dead letters that could not be written and are tried again.")
-	r.letters = r.counter("sluice_dead_letters_total", "Dead letters the broker confirmed, whatever their acknowledgement.", "cause")
+	r.parked = r.counter("sluice_records_parked_total", "Records the broker confirmed in the retry topic.")
+	r.letters = r.counter("sluice_dead_letters_total", "Dead letters the broker confirmed, whatever their acknowledgement; those left to it, where it writes them itself.", "cause")
 	r.dropped = r.counter("sluice_records_dropped_total", "Records given up on without a dead letter queue.", "cause")
 	r.restarts = r.counter("sluice_task_restarts_total", "Times the task was started again by itself.")
 	r.putSeconds = histogram(r, "sluice_put_duration_seconds", "Time a sink took for one put.",
@@ -72,6 +74,10 @@ func New(version, commit string) *Registry {
 	r.down = r.gauge("sluice_target_down", "1 while the target is taken to be down: nothing is acquired, and one put or check at a time is tried.")
 	r.running = r.gauge("sluice_task_running", "1 while the task runs, 0 while it starts or has failed.")
 	r.degraded = r.gauge("sluice_task_degraded", "1 while the task runs but its target does not take records.")
+	r.lag = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "sluice_partition_lag", Help: "Records of the partition that the group has not decided: in a share group the broker's count for the whole group, asked for every 30s at most; in a consumer group the log's end without the member's position.",
+	}, []string{"connector", "topic", "partition"})
+	r.add(r.lag)
 	return r
 }
 
@@ -137,6 +143,7 @@ func (r *Registry) Task(connector string, first, tasks int) *Task {
 		retried:        r.retried.WithLabelValues(l...),
 		putErrors:      r.putErrors.WithLabelValues(l...),
 		letterFailures: r.letterFailures.WithLabelValues(l...),
+		parked:         r.parked.WithLabelValues(l...),
 		putSeconds:     r.putSeconds.WithLabelValues(l...),
 		putRecords:     r.putRecords.WithLabelValues(l...),
 		openRecords:    r.openRecords.WithLabelValues(l...),
@@ -157,7 +164,7 @@ type Task struct {
 	registry                           *Registry
 	verdicts                           map[sharetask.Verdict]prometheus.Counter
 	acquired, lost, retried, putErrors prometheus.Counter
-	letterFailures, restarts           prometheus.Counter
+	letterFailures, restarts, parked   prometheus.Counter
 	redelivered, lastChances           prometheus.Counter
 	unrenewed                          prometheus.Counter
 	oldest, down, highest              prometheus.Gauge
@@ -211,10 +218,13 @@ func (t *Task) Put(records int, took time.Duration, failed bool) {
 // Retried counts records that will be put again.
 func (t *Task) Retried(n int) { t.retried.Add(float64(n)) }
 
-// DeadLettered counts confirmed dead letters by cause.
+// DeadLettered counts dead letters by cause.
 func (t *Task) DeadLettered(cause string, n int) {
 	t.registry.letters.WithLabelValues(t.labels[0], t.labels[1], cause).Add(float64(n))
 }
+
+// Parked counts records confirmed in the retry topic.
+func (t *Task) Parked(n int) { t.parked.Add(float64(n)) }
 
 // DeadLetterFailed counts dead letters that are tried again.
 func (t *Task) DeadLetterFailed(n int) { t.letterFailures.Add(float64(n)) }

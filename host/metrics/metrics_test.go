@@ -52,6 +52,7 @@ func TestEachCallCountsInItsOwnMetric(t *testing.T) {
 		{"put that fails", func(t *Task) { t.Put(1, time.Second, true) }, []string{"sluice_put_errors_total" + l + " 1"}},
 		{"retried", func(t *Task) { t.Retried(4) }, []string{"sluice_records_retried_total" + l + " 4"}},
 		{"dead letters", func(t *Task) { t.DeadLettered("reject", 4) }, []string{`sluice_dead_letters_total{cause="reject",connector="c",task="3"} 4`}},
+		{"parked", func(t *Task) { t.Parked(3) }, []string{"sluice_records_parked_total" + l + " 3"}},
 		{"dead letters that fail", func(t *Task) { t.DeadLetterFailed(4) }, []string{"sluice_dead_letter_failures_total" + l + " 4"}},
 		{"dropped", func(t *Task) { t.Dropped("reject", 4) }, []string{`sluice_records_dropped_total{cause="reject",connector="c",task="3"} 4`}},
 		{"open", func(t *Task) { t.Open(4, 400, time.UnixMilli(1500)) }, []string{

@@ -45,6 +45,25 @@ func diffRecord(got, want *pluginapi.Record) error {
 	return nil
 }
 
+func diffEmitted(got, want []pluginapi.Emitted) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("got %d emitted records, want %d", len(got), len(want))
+	}
+	for i := range want {
+		g, w := &got[i], &want[i]
+		if g.Placed != w.Placed {
+			return fmt.Errorf("emitted record %d: got %+v, want %+v", i, g, w)
+		}
+		asRecord := func(e *pluginapi.Emitted) *pluginapi.Record {
+			return &pluginapi.Record{Topic: e.Topic, Partition: e.Partition, Timestamp: e.Timestamp, Key: e.Key, Value: e.Value, Headers: e.Headers}
+		}
+		if err := diffRecord(asRecord(g), asRecord(w)); err != nil {
+			return fmt.Errorf("emitted record %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
 func diffDatum(got, want pluginapi.Datum) error {
 	gotBytes, isBytes := got.Bytes()
 	wantBytes, wantsBytes := want.Bytes()

@@ -65,6 +65,11 @@ func FuzzDecodePutResponse(f *testing.F) {
 	f.Add(AppendPutResponse(nil, false, 0, pluginapi.Accepted(7)))
 	f.Add(AppendPutResponse(nil, true, 1, []pluginapi.Result{pluginapi.Rejected("1", "2")}))
 	f.Add(AppendPutError(nil, pluginapi.NewError(pluginapi.Fatal, "a", "b"), 0, nil))
+	schema := &data.Schema{Kind: data.KindString}
+	f.Add(AppendPutResponse(nil, true, 2, []pluginapi.Result{{Outcome: pluginapi.Accept, Emitted: []pluginapi.Emitted{{
+		Topic: "t", Placed: true, Key: pluginapi.BytesDatum([]byte("k")), Value: pluginapi.DataDatum(&data.Typed{Schema: schema, Value: data.String("v")}),
+		Headers: []pluginapi.Header{{Key: "h"}},
+	}}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		checkMemory(t, b, func() {
 			results := make([]pluginapi.Result, 7)

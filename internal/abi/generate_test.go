@@ -175,3 +175,22 @@ func genError(t *rapid.T) *pluginapi.Error {
 		RetryAfter: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "retry after")) * time.Millisecond,
 	}
 }
+
+func genEmitted(t *rapid.T) []pluginapi.Emitted {
+	list := make([]pluginapi.Emitted, rapid.IntRange(1, 3).Draw(t, "emitted"))
+	for i := range list {
+		e := &list[i]
+		e.Topic = rapid.StringN(0, 8, -1).Draw(t, "to")
+		if e.Placed = rapid.Bool().Draw(t, "placed"); e.Placed {
+			e.Partition = rapid.Int32Range(0, math.MaxInt32).Draw(t, "partition")
+		}
+		if rapid.Bool().Draw(t, "has timestamp") {
+			e.Timestamp = time.UnixMilli(rapid.Int64Range(-1, 1<<45).Draw(t, "timestamp")).UTC()
+		}
+		e.Key, e.Value = genDatum(t), genDatum(t)
+		for range rapid.IntRange(0, 2).Draw(t, "headers") {
+			e.Headers = append(e.Headers, pluginapi.Header{Key: rapid.String().Draw(t, "header"), Value: genDatum(t)})
+		}
+	}
+	return list
+}

@@ -3,6 +3,7 @@ package abi
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -203,6 +204,9 @@ func TestPutResponseMalformed(t *testing.T) {
 		{"no error", []any{1, 1, nil, 0, []any{}}, "without an error", nil},
 		{"short", []any{1, 0, 0}, "of 3 elements", nil},
 		{"garbage behind a good result", []any{1, 0, 0, []any{1, "x"}}, "want an array", nil},
+		{"emitted record without a topic", []any{1, 0, 0, []any{1, []any{1, 0, "", "", 0, []any{[]any{}}}}}, "without a topic", nil},
+		{"emitted record with a negative partition", []any{1, 0, 0, []any{1, []any{1, 0, "", "", 0, []any{[]any{"t", -1}}}}}, "partition -1", nil},
+		{"emitted value of an unknown schema", []any{1, 0, 0, []any{1, []any{1, 0, "", "", 0, []any{[]any{"t", nil, nil, nil, []any{0, 1}}}}}, []any{}}, "schema number 0 of 0", nil},
 		{"zero outcome", []any{1, 0, 0, []any{0, 1}}, "record 0: outcome 0", []pluginapi.Result{{}, accept}},
 		{"unknown outcome", []any{1, 0, 0, []any{1, 4}}, "record 1: outcome 4", []pluginapi.Result{accept, {}}},
 		{"outcome beyond a byte", []any{1, 0, 0, []any{257, []any{258, 1}}}, "outcome 257", nil},
@@ -218,7 +222,7 @@ func TestPutResponseMalformed(t *testing.T) {
 				if tc.stored != nil {
 					want = tc.stored[i]
 				}
-				if results[i] != want {
+				if !reflect.DeepEqual(results[i], want) {
 					t.Errorf("result %d: got %+v, want %+v", i, results[i], want)
 				}
 			}

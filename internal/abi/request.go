@@ -171,11 +171,16 @@ func appendRecord(dst []byte, rec *pluginapi.Record, topic int, schemas *schemaT
 	dst = appendDatum(dst, rec.Key, schemas)
 	dst = appendDatum(dst, rec.Value, schemas)
 	if n > 7 {
-		dst = appendArray(dst, len(rec.Headers))
-		for i := range rec.Headers {
-			dst = appendText(appendArray(dst, 2), rec.Headers[i].Key)
-			dst = appendDatum(dst, rec.Headers[i].Value, schemas)
-		}
+		dst = appendHeaders(dst, rec.Headers, schemas)
+	}
+	return dst
+}
+
+func appendHeaders(dst []byte, headers []pluginapi.Header, schemas *schemaTable) []byte {
+	dst = appendArray(dst, len(headers))
+	for i := range headers {
+		dst = appendText(appendArray(dst, 2), headers[i].Key)
+		dst = appendDatum(dst, headers[i].Value, schemas)
 	}
 	return dst
 }

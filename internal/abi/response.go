@@ -2,6 +2,7 @@ package abi
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/sluicehq/sluice/pluginapi"
 )
@@ -26,28 +27,43 @@ func AppendPutResponse(dst []byte, part bool, first int, results []pluginapi.Res
 	if part {
 		kind = kindPart
 	}
-	dst = appendUint(appendUint(appendArray(dst, 4), frameVersion), kind)
-	return appendResults(appendUint(dst, uint64(first)), results)
+	schemas := emittedSchemas(results)
+	dst = appendUint(appendUint(appendArray(dst, 4+schemas.elements()), frameVersion), kind)
+	return appendResults(appendUint(dst, uint64(first)), results, &schemas)
 }
 
 // AppendPutError appends the answer that a put failed with err, which is not
 // nil, and what is known of the records from first on. It ends the put.
 func AppendPutError(dst []byte, err *pluginapi.Error, first int, results []pluginapi.Result) []byte {
-	dst = appendUint(appendUint(appendArray(dst, 5), frameVersion), kindError)
+	schemas := emittedSchemas(results)
+	dst = appendUint(appendUint(appendArray(dst, 5+schemas.elements()), frameVersion), kindError)
 	dst = AppendError(dst, err)
-	return appendResults(appendUint(dst, uint64(first)), results)
+	return appendResults(appendUint(dst, uint64(first)), results, &schemas)
 }
 
-func appendResults(dst []byte, results []pluginapi.Result) []byte {
+// appendResults appends the results, and the schemas of what they emit, if there
+// are any.
+func appendResults(dst []byte, results []pluginapi.Result, schemas *schemaTable) []byte {
 	dst = appendArray(dst, len(results))
 	for i := range results {
 		res := &results[i]
-		if res.Err == nil {
+		switch {
+		case len(res.Emitted) > 0:
+			dst = appendUint(appendArray(dst, 6), uint64(res.Outcome))
+			err := res.Err
+			if err == nil {
+				err = &pluginapi.Error{}
+			}
+			dst = appendEmitted(appendErrorFields(dst, err), res.Emitted, schemas)
+		case res.Err != nil:
+			dst = appendUint(appendArray(dst, 5), uint64(res.Outcome))
+			dst = appendErrorFields(dst, res.Err)
+		default:
 			dst = appendUint(dst, uint64(res.Outcome))
-			continue
 		}
-		dst = appendUint(appendArray(dst, 5), uint64(res.Outcome))
-		dst = appendErrorFields(dst, res.Err)
+	}
+	if schemas.elements() > 0 {
+		dst = schemas.append(dst)
 	}
 	return dst
 }
@@ -97,22 +113,41 @@ func DecodePutResponse(frame []byte, results []pluginapi.Result) (final bool, pu
 		r.fail("%d results for %d records", count, left)
 	}
 	// Read twice: nothing is stored before the frame is known to be whole.
-	start := r.pos
+	start, emits := r.pos, false
 	for i := 0; i < count && r.err == nil; i++ {
-		r.result(nil)
+		_, more := r.result(nil, nil)
+		emits = emits || more
+	}
+	var d Decoder
+	if emits {
+		r.buf = slices.Clone(frame) // It outlives the frame.
+		if n > want && r.err == nil {
+			d.schemas = r.schemas()
+			want++
+		}
 	}
 	r.skipFrom(want, n)
 	if err := r.end("put response"); err != nil {
 		return false, nil, err
 	}
 	r.pos = start
-	for i := range count {
-		if outcome := r.result(&results[first+i]); outcome < uint64(pluginapi.Accept) || outcome > uint64(pluginapi.Reject) {
-			results[first+i] = pluginapi.Result{}
+	out := results[first : first+count]
+	if emits { // What they emit was only skipped yet.
+		out = make([]pluginapi.Result, count)
+	}
+	for i := range out {
+		if outcome, _ := r.result(&out[i], &d); outcome < uint64(pluginapi.Accept) || outcome > uint64(pluginapi.Reject) {
+			out[i] = pluginapi.Result{}
 			if err == nil {
 				err = fmt.Errorf("decode put response: %w: record %d: outcome %d is not known", ErrMalformed, first+i, outcome)
 			}
 		}
+	}
+	if r.err != nil {
+		return false, nil, fmt.Errorf("decode put response: %w", r.err)
+	}
+	if emits {
+		copy(results[first:], out)
 	}
 	return kind != kindPart, putErr, err
 }
@@ -128,32 +163,46 @@ func (r *reader) upTo(n uint64, limit int) int {
 	return int(n)
 }
 
-// result reads one result into res, if it is not nil, and returns its outcome.
-func (r *reader) result(res *pluginapi.Result) uint64 {
+// result reads one result into res, if it is not nil, and returns its outcome and
+// whether it emits records. These are read by d.
+func (r *reader) result(res *pluginapi.Result, d *Decoder) (outcome uint64, emits bool) {
 	if r.peek()&0xe0 == majorUint {
-		outcome := r.uint()
+		outcome = r.uint()
 		if res != nil {
 			*res = pluginapi.Result{Outcome: pluginapi.Outcome(outcome)}
 		}
-		return outcome
+		return outcome, false
 	}
 	n := r.array()
 	if r.err == nil && n == 0 {
 		r.fail("result without an outcome")
 	}
-	outcome := r.uint()
-	if res == nil {
-		var e pluginapi.Error
-		r.errorFields(&e, n-1, false)
-		return outcome
+	outcome = r.uint()
+	var e pluginapi.Error
+	r.errorFields(&e, min(n, resultEmitted)-1, res != nil)
+	if res != nil {
+		*res = pluginapi.Result{Outcome: pluginapi.Outcome(outcome)}
+		if n > 1 && (n <= resultEmitted || e != pluginapi.Error{}) {
+			kept := e
+			res.Err = &kept
+		}
 	}
-	*res = pluginapi.Result{Outcome: pluginapi.Outcome(outcome)}
-	if n > 1 {
-		res.Err = new(pluginapi.Error)
-		r.errorFields(res.Err, n-1, true)
+	if n > resultEmitted {
+		if res == nil {
+			start := r.pos
+			emits = r.array() > 0
+			r.pos = start
+			r.skip()
+		} else {
+			res.Emitted = d.emitted(r)
+		}
 	}
-	return outcome
+	r.skipFrom(resultEmitted+1, n)
+	return outcome, emits
 }
+
+// resultEmitted is the place of what is emitted in a result.
+const resultEmitted = 5
 
 // errorFields reads class, code, message and retry-after as far as n elements
 // go, and skips the rest. keep false leaves the texts out.

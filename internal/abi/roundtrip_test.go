@@ -54,6 +54,12 @@ func TestPutResponseRoundTrip(t *testing.T) {
 		want := make([]pluginapi.Result, n)
 		for i := range count {
 			want[first+i] = pluginapi.Result{Outcome: pluginapi.Outcome(rapid.IntRange(1, 3).Draw(t, "outcome")), Err: genError(t)}
+			if rapid.IntRange(0, 3).Draw(t, "emits") == 0 {
+				want[first+i].Emitted = genEmitted(t)
+				if e := want[first+i].Err; e != nil && *e == (pluginapi.Error{}) {
+					want[first+i].Err = nil // What a result that emits has where it has none.
+				}
+			}
 		}
 		var frame []byte
 		var wantErr *pluginapi.Error
@@ -72,6 +78,13 @@ func TestPutResponseRoundTrip(t *testing.T) {
 		}
 		if final != (kind != kindPart) || !reflect.DeepEqual(putErr, wantErr) {
 			t.Fatalf("got final %t and error %+v, want kind %d and %+v", final, putErr, kind, wantErr)
+		}
+		clear(frame) // What was read does not alias it.
+		for i := range want {
+			if err := diffEmitted(got[i].Emitted, want[i].Emitted); err != nil {
+				t.Fatalf("result %d: %v", i, err)
+			}
+			got[i].Emitted, want[i].Emitted = nil, nil
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("got %+v, want %+v", got, want)

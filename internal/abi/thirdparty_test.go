@@ -300,6 +300,16 @@ func TestPutResponseAgainstThirdParty(t *testing.T) {
 		pluginapi.Rejected("23505", "duplicate"),
 	}
 	wire := []any{1, []any{2, 2, "429", "später", 2}, []any{3, 6, "23505", "duplicate", 0}}
+	emitting := []pluginapi.Result{{Outcome: pluginapi.Accept, Emitted: []pluginapi.Emitted{
+		{Topic: "t", Value: pluginapi.BytesDatum([]byte("v"))},
+		{
+			Topic: "u", Placed: true, Partition: 7, Timestamp: time.UnixMilli(5), Key: pluginapi.DataDatum(&data.Typed{Value: data.String("k")}),
+			Headers: []pluginapi.Header{{Key: "h", Value: pluginapi.BytesDatum([]byte("w"))}},
+		},
+	}}}
+	emitted := []any{[]any{1, 0, "", "", 0, []any{
+		[]any{"t", nil, nil, nil, []byte("v")}, []any{"u", 7, 5, []any{nil, "k"}, nil, []any{[]any{"h", []byte("w")}}},
+	}}}
 	fault := &pluginapi.Error{Class: pluginapi.Unavailable, Code: "x", Message: "down"}
 	for _, tc := range []struct {
 		name  string
@@ -308,6 +318,7 @@ func TestPutResponseAgainstThirdParty(t *testing.T) {
 	}{
 		{"rest", AppendPutResponse(nil, false, 0, results), []any{1, 0, 0, wire}},
 		{"part", AppendPutResponse(nil, true, 300, results), []any{1, 2, 300, wire}},
+		{"emitting", AppendPutResponse(nil, true, 0, emitting), []any{1, 2, 0, emitted}},
 		{"error", AppendPutError(nil, fault, 2, results[:1]), []any{1, 1, []any{3, "x", "down", 0}, 2, wire[:1]}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

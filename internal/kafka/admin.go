@@ -95,6 +95,10 @@ func await[T any](ctx context.Context, calls *sync.WaitGroup, f func() (T, error
 		value T
 		err   error
 	}
+	if ctx.Err() != nil {
+		var none T
+		return none, context.Cause(ctx)
+	}
 	done := make(chan result, 1)
 	calls.Go(func() {
 		v, err := f()

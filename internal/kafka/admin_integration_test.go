@@ -201,7 +201,7 @@ func TestDeadLetterTopicAndNet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !made.Created || made.Partitions != 3 || made.ReplicationFactor != 1 || made.MaxMessageBytes != 1048588+deadLetterOverheadBytes {
+	if !made.Created || made.Partitions != 3 || made.ReplicationFactor != 1 || made.MaxMessageBytes != 1048588+ownOverheadBytes {
 		t.Errorf("got %+v, want 3 partitions, 1 replica and room for headers", made)
 	}
 	if len(made.Notes) == 0 || !strings.Contains(made.Notes[0], "replication factor 1 instead of 3") {
@@ -284,5 +284,45 @@ func TestNetCatches(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatalf("no copy arrives: %v", err)
+	}
+}
+
+func TestRetryTopic(t *testing.T) {
+	cluster, a := shared(t)
+	source := cluster.Topic(t, 3)
+	prepare := func(topic string) (PreparedTopic, error) {
+		return a.PrepareRetryTopic(t.Context(), RetryTopic{Topic: topic, Sources: []string{source}, Retention: 24 * time.Hour})
+	}
+	topic := "retry." + kafkatest.Name(t)
+	made, err := prepare(topic)
+	if err != nil || !made.Created || made.Partitions != 3 || made.MaxMessageBytes != 1048588+ownOverheadBytes {
+		t.Fatalf("got %+v, %v, want 3 partitions and room for headers", made, err)
+	}
+	if c, err := a.TopicConfig(t.Context(), topic); err != nil || c["retention.ms"] != "604800000" || c["cleanup.policy"] != "delete" {
+		t.Errorf("got retention %s and cleanup %s, %v; want a week and delete", c["retention.ms"], c["cleanup.policy"], err)
+	}
+	if again, err := prepare(topic); err != nil || again.Created {
+		t.Errorf("got %+v, %v, want the topic as it is", again, err)
+	}
+	for name, tt := range map[string]struct {
+		config map[string]string
+		want   string
+	}{
+		"compacted":       {map[string]string{"cleanup.policy": "compact"}, "cleanup.policy=compact"},
+		"short retention": {map[string]string{"retention.ms": "3600000"}, "set it to 86400000 or more"},
+		"small messages":  {map[string]string{"max.message.bytes": "1000"}, "up to 1048588"},
+		"kept for ever":   {map[string]string{"retention.ms": "-1"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			topic := kafkatest.Name(t)
+			cluster.CreateTopic(t, topic, 1, 1, tt.config)
+			_, err := prepare(topic)
+			if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, ErrRetryTopic) || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+	if _, err := prepare(source); !errors.Is(err, ErrRetryTopic) {
+		t.Errorf("source topic: got %v, want %v", err, ErrRetryTopic)
 	}
 }

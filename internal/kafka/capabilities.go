@@ -43,7 +43,7 @@ func (b Bounds) Known() bool { return b.Max > 0 }
 type Capabilities struct {
 	Brokers          int
 	ShareVersion     int  // Finalized level of share.version; 0 is none.
-	ShareGroups      bool // Share groups work.
+	ShareGroups      bool // Share groups work, as they do from Kafka 4.2 on.
 	Renewal          bool // Acquisition locks can be renewed (KIP-1222), unless the group forbids it.
 	DeliveryLimit    bool // The delivery limit is a group config (KIP-1240).
 	DeadLetterNet    bool // The group may have a dead letter topic of its own (KIP-1191).
@@ -78,20 +78,21 @@ func (a *Admin) Capabilities(ctx context.Context) (Capabilities, error) {
 	if err != nil {
 		return Capabilities{}, wrap(err, "ask brokers for their versions")
 	}
-	c := Capabilities{Brokers: len(versions), ShareGroups: true, Renewal: true, DeadLetterPrefix: defaultDeadLetterPrefix}
+	c := Capabilities{Brokers: len(versions), ShareGroups: true, DeadLetterPrefix: defaultDeadLetterPrefix}
 	for _, v := range versions {
 		if v.Err != nil {
 			return Capabilities{}, wrap(v.Err, "ask broker %d for its versions", v.NodeID)
 		}
+		// The preview of 4.1 cannot renew locks: what is held for longer than
+		// one would be delivered again and again.
 		acknowledge, ok := v.KeyMaxVersion(int16(kmsg.ShareAcknowledge))
 		_, fetch := v.KeyMaxVersion(int16(kmsg.ShareFetch))
-		c.ShareGroups = c.ShareGroups && ok && fetch
-		c.Renewal = c.Renewal && ok && acknowledge >= 2
+		c.ShareGroups = c.ShareGroups && ok && fetch && acknowledge >= 2
 		c.ShareVersion = max(c.ShareVersion, finalized(v, shareVersionFeature))
 	}
 	// Brokers that serve the requests may still have the feature turned off.
 	c.ShareGroups = c.ShareGroups && c.ShareVersion >= 1
-	c.Renewal = c.Renewal && c.ShareGroups
+	c.Renewal = c.ShareGroups
 	if !c.ShareGroups {
 		return c, nil
 	}

@@ -3,10 +3,12 @@ package kafka
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
@@ -57,6 +59,30 @@ func TestOldBroker(t *testing.T) {
 	d, err := a.PrepareDeadLetterTopic(t.Context(), DeadLetterTopic{Topic: "dlq.orders", Sources: []string{"orders"}, Net: true})
 	if err != nil || !d.Created {
 		t.Errorf("got %+v, %v, want it made", d, err)
+	}
+}
+
+// The share groups of 4.1, a preview, have no lock renewal: what is held for long
+// would come again and again (SHARE-13), so they are refused by name.
+func TestPreviewOfShareGroupsIsRefused(t *testing.T) {
+	c := fake(t, kfake.SeedTopics(1, "orders"))
+	c.ControlKey(int16(kmsg.ApiVersions), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		resp := req.ResponseKind().(*kmsg.ApiVersionsResponse)
+		kversion.V4_1_0().EachMaxKeyVersion(func(key, version int16) {
+			k := kmsg.NewApiVersionsResponseApiKey()
+			k.ApiKey, k.MaxVersion = key, version
+			resp.ApiKeys = append(resp.ApiKeys, k)
+		})
+		preview := kmsg.NewApiVersionsResponseFinalizedFeature()
+		preview.Name, preview.MaxVersionLevel, preview.MinVersionLevel = "share.version", 1, 1
+		resp.FinalizedFeatures = append(resp.FinalizedFeatures, preview)
+		return resp, nil, true
+	})
+	a := openAdmin(t, Connection{Bootstrap: c.ListenAddrs()})
+	_, err := a.PrepareShareGroup(t.Context(), ShareGroup{ID: "g", Topics: []string{"orders"}})
+	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "Kafka 4.2") {
+		t.Errorf("got %v, want %v, and the version that is needed", err, ErrUnsupported)
 	}
 }
 

@@ -28,6 +28,8 @@ func load(t *testing.T, a assembly, opts Options) *Module {
 	return m
 }
 
+// A module that another toolchain made, or for another host, is refused by what it
+// lacks (PLUG-25).
 func TestOpenNamesWhatIsWrong(t *testing.T) {
 	good := assembly{data: []byte{0xf6}}.bytes()
 	for _, tc := range []struct {
@@ -69,6 +71,8 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
+// A module may declare more memory than it is allowed, as long as it takes less
+// (PLUG-19).
 func TestOpenWithHighMaximum(t *testing.T) {
 	m := load(t, assembly{memory: []byte{1, 1, 0x80, 0x80, 2}, data: []byte{0xf6}}, Options{MemoryBytes: 2 * pageBytes})
 	inst, err := m.Instance(t.Context())
@@ -235,8 +239,8 @@ func TestResultsOutsideOfPut(t *testing.T) {
 }
 
 // TestCallWithoutLoopIsLeftBehind runs a tree of 2^30 calls with no loop in it,
-// which the engine cannot stop: the put returns, the instance is gone, and
-// closing the module says that it is still in use. Garbage is not collected
+// which the engine cannot stop (PLUG-17): the put returns, the instance is gone,
+// and closing the module says that it is still in use. Garbage is not collected
 // meanwhile: a collection has to stop every goroutine, and this one cannot be.
 func TestCallWithoutLoopIsLeftBehind(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))

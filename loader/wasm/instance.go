@@ -127,8 +127,8 @@ func (inst *Instance) simple(ctx context.Context, name string, fn api.Function, 
 	return inst.said(answered)
 }
 
-// Put stores batch and fills results, which has batch's length and comes
-// zeroed; records whose fate is not known keep the zero result. It returns at
+// Put stores batch, in parts if it is too large for the module's memory, and
+// fills results, which has batch's length and comes zeroed; records whose fate is not known keep the zero result. It returns at
 // most the grace and a moment after ctx ends. An error the sink itself returned
 // is a [*pluginapi.Error].
 func (inst *Instance) Put(ctx context.Context, batch []pluginapi.Record, results []pluginapi.Result) error {
@@ -140,8 +140,8 @@ func (inst *Instance) Put(ctx context.Context, batch []pluginapi.Record, results
 		header.Deadline = time.Until(deadline)
 	}
 	req := request{header: header, batch: batch}
-	if err := req.prepare(inst.module); err != nil {
-		return err
+	if tooLarge := req.prepare(inst.module); tooLarge != nil {
+		return inst.split(ctx, batch, results, tooLarge)
 	}
 
 	// The call fills results of its own: it may have to be left behind.
@@ -183,6 +183,20 @@ func (inst *Instance) Put(ctx context.Context, batch []pluginapi.Record, results
 		return err
 	}
 	return inst.said(answered)
+}
+
+// split puts a batch that is too large for the module in two. A record that is
+// too large by itself always will be.
+func (inst *Instance) split(ctx context.Context, batch []pluginapi.Record, results []pluginapi.Result, tooLarge error) error {
+	if len(batch) == 1 {
+		results[0] = pluginapi.Rejected(codeTooLarge, tooLarge.Error())
+		return nil
+	}
+	half := len(batch) / 2
+	if err := inst.Put(ctx, batch[:half], results[:half]); err != nil {
+		return err
+	}
+	return inst.Put(ctx, batch[half:], results[half:])
 }
 
 // store reads a put response into the results of the put in progress.

@@ -82,12 +82,34 @@ func TestLargeBatches(t *testing.T) {
 			t.Errorf("%d bytes: got %q %.40q", size, code, msg)
 		}
 	}
-	_, err := put(t, inst, 20*time.Second, strings.Repeat("z", 40<<20))
-	if e := pluginapi.AsError(err, 0); err == nil || e.Code != "too-large" || inst.Gone() {
-		t.Errorf("beyond memory: got %v, gone %t", err, inst.Gone())
-	}
 	if code, _ := ask(t, inst, "echo after"); code != "echo" {
 		t.Errorf("after the large one: got %q", code)
+	}
+}
+
+// A batch that the module's memory has no room for is put in parts, and a record
+// that has none by itself is rejected, once and alone (PLUG-07).
+func TestABatchThatIsTooLargeIsPutInParts(t *testing.T) {
+	inst := start(t, open(t, "guest", Options{}), nil, nil)
+	values := make([]string, 60)
+	for i := range values { // 48 MiB, where half of 64 is the most.
+		values[i] = fmt.Sprint("accept ", strings.Repeat("z", 800<<10))
+	}
+	values[20] = "accept " + strings.Repeat("z", 40<<20)
+	values[41] = "echo 41"
+	results, err := put(t, inst, time.Minute, values...)
+	if err != nil || inst.Gone() {
+		t.Fatalf("got %v, gone %t", err, inst.Gone())
+	}
+	for i, r := range results {
+		code := ""
+		if r.Err != nil {
+			code = r.Err.Code
+		}
+		switch want := map[int]string{20: codeTooLarge, 41: "echo"}[i]; {
+		case want == "" && r.Outcome != pluginapi.Accept, code != want:
+			t.Errorf("record %d: got %+v, %v", i, r, r.Err)
+		}
 	}
 }
 
@@ -136,7 +158,7 @@ func TestErrorsOfTheSink(t *testing.T) {
 			if e := pluginapi.AsError(err, 0); err == nil || e.Code != "bad_answer" {
 				t.Errorf("got %v, want a bad answer", err)
 			}
-			if results[0] != (pluginapi.Result{}) || results[1] != (pluginapi.Result{}) {
+			if results[0].Outcome != 0 || results[1].Outcome != 0 {
 				t.Errorf("got %+v, want nothing known", results)
 			}
 		})
@@ -153,6 +175,8 @@ func TestErrorsOfTheSink(t *testing.T) {
 	})
 }
 
+// An endless loop, a panic, an exit or memory beyond the limit costs its instance,
+// and no other one (PLUG-16, PLUG-19, PLUG-22).
 func TestBadModulesAreGone(t *testing.T) {
 	for _, tc := range []struct {
 		value, code, text string
@@ -186,7 +210,7 @@ func TestBadModulesAreGone(t *testing.T) {
 				}
 			}
 			wantGone(t, inst, err, tc.code, tc.text)
-			if results[0] != (pluginapi.Result{}) {
+			if results[0].Outcome != 0 {
 				t.Errorf("got %+v, want nothing known", results[0])
 			}
 			// The next instance of the module is as good as new.
@@ -314,6 +338,7 @@ func TestLogFloodIsBounded(t *testing.T) {
 	}
 }
 
+// Instances of one module that are called at the same time (PLUG-20).
 func TestInstancesAreApart(t *testing.T) {
 	m := open(t, "guest", Options{})
 	var wg sync.WaitGroup

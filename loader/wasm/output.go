@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"golang.org/x/time/rate"
+
+	"github.com/sluicehq/sluice/loader/logtext"
 )
 
 // Bounds on what a module writes into the log.
@@ -59,7 +58,7 @@ func (o *output) emit(ctx context.Context, level slog.Level, line []byte, isCut 
 		o.dropped++
 		return
 	}
-	attrs := []slog.Attr{slog.String("line", printable(line[:min(len(line), maxLine)]))}
+	attrs := []slog.Attr{slog.String("line", logtext.Printable(string(line[:min(len(line), maxLine)])))}
 	if isCut {
 		attrs = append(attrs, slog.Bool("cut", true))
 	}
@@ -140,29 +139,5 @@ func (o *output) remember(level slog.Level, line []byte) {
 	for _, start := range [...]string{"panic:", "fatal error:", "thread '", "abort:"} {
 		o.dying = o.dying || bytes.HasPrefix(line, []byte(start))
 	}
-	o.words = printable(line[:min(len(line), maxWords)])
-}
-
-// printable returns b as text that cannot do anything to a terminal.
-func printable(b []byte) string {
-	s := strings.ToValidUTF8(string(b), "\ufffd")
-	if !strings.ContainsFunc(s, isControl) {
-		return s
-	}
-	var out strings.Builder
-	for _, c := range s {
-		if isControl(c) {
-			const hex = "0123456789abcdef"
-			out.WriteString(`\x`)
-			out.WriteByte(hex[c>>4&15])
-			out.WriteByte(hex[c&15])
-			continue
-		}
-		out.WriteRune(c)
-	}
-	return out.String()
-}
-
-func isControl(c rune) bool {
-	return unicode.IsControl(c) && c != '\t' && c != '\n' && utf8.RuneLen(c) <= 2
+	o.words = logtext.Printable(string(line[:min(len(line), maxWords)]))
 }

@@ -11,6 +11,9 @@ import (
 // maxKeptFrame bounds the request buffers kept between puts, in bytes.
 const maxKeptFrame = 8 << 20
 
+// codeTooLarge is the code of a record that does not fit into the module.
+const codeTooLarge = "too_large"
+
 // request is a put request on its way into a module: written there at once if
 // the room it takes is known, and else into a buffer that is copied.
 type request struct {
@@ -31,8 +34,8 @@ func (r *request) prepare(m *Module) error {
 		room = len(*r.frame)
 	}
 	if int64(room) > m.opts.MemoryBytes/2 {
-		return pluginapi.NewError(pluginapi.Unknown, "too-large",
-			fmt.Sprintf("a batch of %d bytes is too large for a module with %d bytes of memory", room, m.opts.MemoryBytes))
+		r.release(m)
+		return fmt.Errorf("%d bytes are too large for a module with %d bytes of memory", room, m.opts.MemoryBytes)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func (s *Source) hasFirstPositions(a *assignment) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range a.parts {
-		if p.tracker.committed < 0 {
+		if p.gone == nil && p.tracker.committed < 0 {
 			return true
 		}
 	}
@@ -69,9 +69,11 @@ func (s *Source) commit(a *assignment) error {
 	sent := make(map[*partition]int64)
 	s.mu.Lock()
 	for _, p := range a.parts {
-		if p.tracker.dirty() {
+		// Where a topic is absent there is nothing to commit to. If it is back
+		// before it is given up, the next commit has all of it.
+		if p.gone == nil && a.absent[p.Topic].IsZero() && p.tracker.dirty() {
 			sent[p] = p.tracker.position
-			req.AddBlockWithLeaderEpoch(p.Topic, p.Partition, p.tracker.position, -1, 0, "")
+			req.AddBlockWithLeaderEpoch(p.Topic, p.Partition, p.tracker.position, -1, 0, tag(p.TopicID))
 		}
 	}
 	s.mu.Unlock()
@@ -89,6 +91,12 @@ func (s *Source) commit(a *assignment) error {
 		kerr, answered := resp.Errors[p.Topic][p.Partition]
 		if !answered || kerr != sarama.ErrNoError {
 			errs = append(errs, fmt.Errorf("%s-%d: %w", p.Topic, p.Partition, kerr))
+			if kerr == sarama.ErrUnknownTopicOrPartition {
+				s.suspect()
+			}
+			continue
+		}
+		if p.gone != nil {
 			continue
 		}
 		covered := p.tracker.commit(offset)
@@ -150,6 +158,9 @@ func (s *Source) commitFinally(a *assignment, deadline time.Time) error {
 		}
 		if bound, end := s.ending(); end && bound.Err() != nil {
 			return err
+		}
+		if errors.Is(err, sarama.ErrUnknownTopicOrPartition) {
+			_ = s.proveAll(a) // what is absent is committed no more
 		}
 		if wait := s.wait(s.life, commitRetry); wait != nil {
 			return err

@@ -16,6 +16,17 @@
 // position committed before anything else, so that a restart begins where the
 // first start did, whatever the reset policy.
 //
+// # Topics made again
+//
+// Fetches and commits name topics, not ids. A topic that is deleted and made
+// again under its name would be read on at the old position, so each position is
+// committed with the topic's id as its metadata, and the leader is asked for the
+// id before records are handed out: again after proofAge, and at once after a
+// fetch was refused, as the one is that waits when its topic is deleted. Only
+// where nothing was fetched just then (no room) can records of the new topic
+// come under the old id, for proofAge at most; they come again under their own.
+// What is held of a topic that is gone is lost, and the group is joined anew.
+//
 // # Rebalance
 //
 // The protocol is the eager one: a rebalance takes all partitions away. The

@@ -14,6 +14,15 @@ var (
 
 	// errGivenBack is the cause of records that were open when the source closed.
 	errGivenBack = errors.New("given back: the source closed")
+
+	// errReplaced is the cause of records lost with their topic.
+	errReplaced = errors.New("its records are gone")
+
+	// errAbsent is what a source waits for that has nothing to read.
+	errAbsent = errors.New("none of the topics exists")
+
+	// errUnproven says that a leader did not tell whether a topic is the same.
+	errUnproven = errors.New("it cannot be told whether it is still the same")
 )
 
 // fenced reports whether the group no longer knows this member, so that none

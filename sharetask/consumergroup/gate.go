@@ -44,6 +44,15 @@ func (g *gate) reserve(records int) (reserved int, bytes int64, wait <-chan stru
 	return reserved, bytes, nil
 }
 
+// refund takes back records that were counted and then not delivered.
+func (g *gate) refund(records, bytes int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.had.Records -= int64(records)
+	g.had.Bytes -= int64(bytes)
+	g.announce()
+}
+
 // settle gives back what of a reservation was not used, and counts the bytes.
 func (g *gate) settle(reserved, used, bytes int) {
 	g.mu.Lock()

@@ -1,6 +1,7 @@
 package consumergroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -19,7 +20,7 @@ var _ sarama.ConsumerGroupHandler = handler{}
 // Setup finds the first position of each partition and reports the assignment.
 func (h handler) Setup(group sarama.ConsumerGroupSession) error {
 	s := h.s
-	a := &assignment{group: group, parts: make(map[partitionKey]*partition), decided: make(chan struct{}, 1)}
+	a := &assignment{group: group, parts: make(map[partitionKey]*partition), decided: make(chan struct{}, 1), absent: make(map[string]time.Time)}
 	if err := s.positions(group, a); err != nil {
 		return err
 	}
@@ -43,15 +44,23 @@ func (h handler) ConsumeClaim(group sarama.ConsumerGroupSession, claim sarama.Co
 	s := h.s
 	s.mu.Lock()
 	a := s.current
-	s.mu.Unlock()
 	p := a.parts[partitionKey{claim.Topic(), claim.Partition()}]
+	p.end = claim.HighWaterMarkOffset
+	s.mu.Unlock()
 	batch := make([]*sarama.ConsumerMessage, 0, s.opts.MaxRecords)
 	for {
 		var ok bool
 		if batch, ok = s.gather(group.Context(), claim.Messages(), batch[:0]); !ok {
+			if group.Context().Err() == nil {
+				s.suspect() // The position lies outside of the log.
+			}
 			return nil
 		}
 		if len(batch) > 0 {
+			if !s.proven(group.Context(), a, p) {
+				s.refund(batch)
+				return nil
+			}
 			s.deliver(a, p, batch)
 			clear(batch)
 		}
@@ -100,10 +109,24 @@ func (s *Source) gather(ctx context.Context, messages <-chan *sarama.ConsumerMes
 	return batch, true
 }
 
+// refund gives back the room of a batch that is not handed out.
+func (s *Source) refund(batch []*sarama.ConsumerMessage) {
+	bytes := 0
+	for _, m := range batch {
+		bytes += size(m)
+	}
+	s.gate.refund(len(batch), bytes)
+}
+
 // deliver hands a batch to the task.
 func (s *Source) deliver(a *assignment, p *partition, batch []*sarama.ConsumerMessage) {
 	n := 0
 	s.mu.Lock()
+	if p.gone != nil {
+		s.mu.Unlock()
+		s.refund(batch)
+		return
+	}
 	for _, m := range batch {
 		if p.tracker.deliver(m.Offset) {
 			batch[n] = m
@@ -133,6 +156,10 @@ func (h handler) Cleanup(group sarama.ConsumerGroupSession) error {
 	deadline := time.Now().Add(s.opts.RebalanceTimeout - s.opts.RebalanceTimeout/10 - s.opts.heartbeatInterval())
 	s.log.Info("partitions revoked", "partitions", len(a.parts), "cause", cause)
 	s.reportReleased(a)
+	if _, end := s.ending(); !end && s.doubtful(a) {
+		_ = s.proveAll(a) // what cannot be told now is met again when the next positions are looked up
+	}
+	s.reportGone(a)
 	if !fenced(cause) {
 		s.revoke(a, deadline)
 		cause = s.commitFinally(a, deadline)
@@ -151,8 +178,8 @@ func (h handler) Cleanup(group sarama.ConsumerGroupSession) error {
 	s.current = nil
 	var events []sharetask.Event
 	for _, p := range a.parts {
-		if p.tracker.unsettled() {
-			events = append(events, &sharetask.Lost{TopicPartition: p.TopicPartition, Session: a.session, Cause: lost})
+		if p.tracker.unsettled() && !p.reported {
+			events = append(events, &sharetask.Lost{TopicPartition: p.TopicPartition, Session: a.session, Cause: cmp.Or(p.gone, lost)})
 		}
 	}
 	s.mu.Unlock()
@@ -160,6 +187,37 @@ func (h handler) Cleanup(group sarama.ConsumerGroupSession) error {
 		s.events <- e
 	}
 	return nil
+}
+
+// doubtful reports whether a topic of a may have been deleted.
+func (s *Source) doubtful(a *assignment) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range a.parts {
+		if p.gone == nil && p.provedDoubts != s.doubts.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// reportGone reports what was held of topics that are gone as lost.
+func (s *Source) reportGone(a *assignment) {
+	var events []sharetask.Event
+	s.mu.Lock()
+	for _, p := range a.parts {
+		if p.gone == nil || p.reported {
+			continue
+		}
+		p.reported = true
+		if p.tracker.unsettled() {
+			events = append(events, &sharetask.Lost{TopicPartition: p.TopicPartition, Session: a.session, Cause: p.gone})
+		}
+	}
+	s.mu.Unlock()
+	for _, e := range events {
+		s.events <- e
+	}
 }
 
 // revoke waits until nothing handed out is undecided, at most until deadline,
@@ -174,7 +232,7 @@ func (s *Source) revoke(a *assignment, deadline time.Time) {
 	s.mu.Lock()
 	var events []sharetask.Event
 	for _, p := range a.parts {
-		if p.tracker.open > 0 {
+		if p.open() > 0 {
 			events = append(events, &sharetask.Revoking{TopicPartition: p.TopicPartition, Session: a.session, Deadline: deadline})
 		}
 	}
@@ -203,7 +261,7 @@ func (s *Source) open(a *assignment) int {
 	defer s.mu.Unlock()
 	n := 0
 	for _, p := range a.parts {
-		n += p.tracker.open
+		n += p.open()
 	}
 	return n
 }

@@ -111,8 +111,9 @@ func (o Options) heartbeatInterval() time.Duration {
 
 // config returns the library's settings. The source commits and picks first
 // positions itself; the library's own are never used but where a position goes
-// out of range between our look and its.
-func (o Options) config(conns *connections) (*sarama.Config, error) {
+// out of range between our look and its. It calls suspect when a fetch was
+// refused in a way that a deleted topic may be behind.
+func (o Options) config(conns *connections, suspect func()) (*sarama.Config, error) {
 	c, err := o.Connection.Sarama()
 	if err != nil {
 		return nil, err
@@ -127,6 +128,11 @@ func (o Options) config(conns *connections) (*sarama.Config, error) {
 	c.Consumer.Offsets.Initial = sarama.OffsetNewest
 	if o.Reset.Earliest || o.Reset.By > 0 {
 		c.Consumer.Offsets.Initial = sarama.OffsetOldest
+	}
+	backoff := c.Consumer.Retry.Backoff
+	c.Consumer.Retry.BackoffFunc = func(int) time.Duration {
+		suspect()
+		return backoff
 	}
 	c.Consumer.MaxWaitTime = 500 * time.Millisecond
 	if o.ReadCommitted {

@@ -29,26 +29,42 @@ func (s *Source) positions(group sarama.ConsumerGroupSession, a *assignment) err
 	var ask errgroup.Group
 	ask.SetLimit(lookups)
 	for topic, partitions := range claims {
-		id, timestamps := s.describeTopic(topic)
+		id, timestamps, err := s.describeTopic(topic)
+		if err != nil {
+			return fmt.Errorf("look up the id of topic %s: %w", topic, err)
+		}
+		young := s.remember(topic, id)
 		for _, number := range partitions {
-			at := int64(-1)
+			known := first{at: -1, young: young}
 			if block := committed.GetBlock(topic, number); block != nil {
 				if block.Err != sarama.ErrNoError {
 					return fmt.Errorf("read the group's position in %s-%d: %w", topic, number, block.Err)
 				}
-				at = block.Offset
+				known.at, known.ours = block.Offset, block.Metadata == tag(id)
+				if known.at >= 0 && (ofAnother(block.Metadata, id) || young && !known.ours) {
+					s.log.Warn("position is one in a topic that was deleted", "topic", topic, "partition", number, "offset", known.at)
+					known.at, known.young = -1, true
+				}
 			}
 			p := &partition{timestamps: timestamps}
 			p.TopicPartition = sharetask.TopicPartition{Topic: topic, TopicID: id, Partition: number}
 			a.parts[partitionKey{topic, number}] = p
-			ask.Go(func() error { return s.position(group, p, at) })
+			ask.Go(func() error { return s.position(group, p, known) })
 		}
 	}
 	return ask.Wait()
 }
 
-// position sets where p begins, given the group's position or -1.
-func (s *Source) position(group sarama.ConsumerGroupSession, p *partition, committed int64) error {
+// first is what is known of where to begin.
+type first struct {
+	at    int64 // The group's position, or -1.
+	ours  bool  // It says which topic it is in.
+	young bool  // All that is in the topic is to be read where there is no position.
+}
+
+// position sets where p begins.
+func (s *Source) position(group sarama.ConsumerGroupSession, p *partition, known first) error {
+	committed := known.at
 	oldest, err := s.member.GetOffset(p.Topic, p.Partition, sarama.OffsetOldest)
 	if err != nil {
 		return fmt.Errorf("look up the start of %s-%d: %w", p.Topic, p.Partition, err)
@@ -57,13 +73,17 @@ func (s *Source) position(group sarama.ConsumerGroupSession, p *partition, commi
 	if err != nil {
 		return fmt.Errorf("look up the end of %s-%d: %w", p.Topic, p.Partition, err)
 	}
+	p.firstEnd = newest
 	if committed >= oldest && committed <= newest {
 		p.tracker = newTracker(committed, committed)
+		if !known.ours {
+			p.tracker.committed = -1 // Commits it again, with the topic it is in.
+		}
 		return nil
 	}
 	start := newest
 	switch {
-	case s.opts.Reset.Earliest:
+	case s.opts.Reset.Earliest, known.young && committed < 0:
 		start = oldest
 	case s.opts.Reset.By > 0:
 		start, err = s.member.GetOffset(p.Topic, p.Partition, time.Now().Add(-s.opts.Reset.By).UnixMilli())
@@ -86,17 +106,19 @@ func (s *Source) position(group sarama.ConsumerGroupSession, p *partition, commi
 	return nil
 }
 
-// describeTopic returns a topic's id and what its timestamps are, as far as the
-// broker tells. The timestamp type is the topic's setting now: the library
-// drops what a batch says of itself.
-func (s *Source) describeTopic(topic string) (pluginapi.TopicID, pluginapi.TimestampType) {
-	var id pluginapi.TopicID
+// describeTopic returns a topic's id, zero from a broker that has none, and
+// what its timestamps are, as far as the broker tells. The timestamp type is the
+// topic's setting now: the library drops what a batch says of itself.
+func (s *Source) describeTopic(topic string) (pluginapi.TopicID, pluginapi.TimestampType, error) {
 	timestamps := pluginapi.CreateTime
-	if topics, err := s.admin.DescribeTopics([]string{topic}); err != nil {
-		s.log.Warn("topic id is not known", "topic", topic, "err", err)
-	} else if len(topics) == 1 && topics[0].Err == sarama.ErrNoError {
-		id = pluginapi.TopicID(topics[0].Uuid)
+	topics, err := s.admin.DescribeTopics([]string{topic})
+	if err != nil {
+		return pluginapi.TopicID{}, timestamps, err
 	}
+	if len(topics) != 1 || topics[0].Err != sarama.ErrNoError && topics[0].Err != sarama.ErrLeaderNotAvailable {
+		return pluginapi.TopicID{}, timestamps, topicError(topics)
+	}
+	id := pluginapi.TopicID(topics[0].Uuid)
 	const setting = "message.timestamp.type"
 	results, err := s.admin.DescribeConfigs([]*sarama.ConfigResource{{Type: sarama.TopicResource, Name: topic, ConfigNames: []string{setting}}}, sarama.DescribeConfigsOptions{})
 	if err != nil {
@@ -109,5 +131,12 @@ func (s *Source) describeTopic(topic string) (pluginapi.TopicID, pluginapi.Times
 			}
 		}
 	}
-	return id, timestamps
+	return id, timestamps, nil
+}
+
+func topicError(topics []*sarama.TopicMetadata) error {
+	if len(topics) != 1 {
+		return sarama.ErrIncompleteResponse
+	}
+	return topics[0].Err
 }

@@ -1,14 +1,17 @@
 package consumergroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
 
+	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/sharetask"
 )
 
@@ -96,51 +99,77 @@ func (s *Source) once() error {
 		return err
 	}
 	if len(topics) == 0 {
+		if s.regex == nil {
+			return errAbsent
+		}
 		s.log.Warn("no topic matches", "expression", s.opts.TopicRegex)
 		return s.wait(ctx, s.opts.MetadataInterval)
 	}
+	s.mu.Lock()
+	s.replaced = nil
+	s.mu.Unlock()
 	var watch sync.WaitGroup
-	if s.regex != nil {
-		watch.Go(func() { s.watchTopics(ctx, topics, cancel) })
-	}
-	err = s.group.Consume(ctx, topics, handler{s})
+	watch.Go(func() { s.watchTopics(ctx, topics, cancel) })
+	watch.Go(func() { s.watchIdentity(ctx, cancel) })
+	err = s.group.Consume(ctx, slices.Sorted(maps.Keys(topics)), handler{s})
 	cancel()
 	watch.Wait()
 	if errors.Is(err, context.Canceled) {
-		return nil
+		err = nil
 	}
-	return err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return cmp.Or(err, s.replaced)
 }
 
-// topics returns what to subscribe to, in order.
-func (s *Source) topics() ([]string, error) {
-	if s.regex == nil {
-		return s.opts.Topics, nil
+// topics returns what to subscribe to, with the ids: the topics that exist, and
+// those of which the broker tells something else.
+func (s *Source) topics() (map[string]pluginapi.TopicID, error) {
+	names := s.opts.Topics
+	if s.regex != nil {
+		all, err := s.admin.ListTopics()
+		if err != nil {
+			return nil, err
+		}
+		names = nil
+		for name := range all {
+			if s.regex.MatchString(name) && name != "__consumer_offsets" && name != "__share_group_state" && name != "__transaction_state" {
+				names = append(names, name)
+			}
+		}
+		if len(names) == 0 {
+			return nil, nil // An empty request would mean all.
+		}
 	}
-	all, err := s.admin.ListTopics()
+	described, err := s.admin.DescribeTopics(names)
 	if err != nil {
 		return nil, err
 	}
-	var topics []string
-	for name := range all {
-		if s.regex.MatchString(name) && name != "__consumer_offsets" && name != "__share_group_state" && name != "__transaction_state" {
-			topics = append(topics, name)
+	topics := make(map[string]pluginapi.TopicID, len(described))
+	for _, t := range described {
+		if t.Err == sarama.ErrUnknownTopicOrPartition {
+			continue
+		}
+		topics[t.Name] = pluginapi.TopicID(t.Uuid)
+		if t.Err == sarama.ErrNoError {
+			s.remember(t.Name, topics[t.Name])
 		}
 	}
-	slices.Sort(topics)
 	return topics, nil
 }
 
-// watchTopics ends the membership when other topics match the expression.
-func (s *Source) watchTopics(ctx context.Context, subscribed []string, end func()) {
+// watchTopics ends the membership when there are other topics than those it was
+// begun with.
+func (s *Source) watchTopics(ctx context.Context, subscribed map[string]pluginapi.TopicID, end func()) {
 	for s.wait(ctx, s.opts.MetadataInterval) == nil {
 		topics, err := s.topics()
 		if err != nil {
 			s.log.Warn("topics cannot be listed", "err", err)
 			continue
 		}
-		if !slices.Equal(topics, subscribed) {
+		if !maps.Equal(topics, subscribed) {
 			s.log.Info("other topics match, subscribing again", "topics", len(topics))
+			s.suspect()
 			end()
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -41,6 +42,10 @@ type Source struct {
 	group  sarama.ConsumerGroup
 
 	commitMu sync.Mutex // One commit at a time.
+	proveMu  sync.Mutex // One question to a leader at a time.
+
+	doubts atomic.Int64  // How often a topic may have been deleted.
+	doubt  chan struct{} // Capacity 1: one was added.
 
 	mu      sync.Mutex
 	closing context.Context // Close's, nil before; bounds what is left.
@@ -48,6 +53,9 @@ type Source struct {
 	current *assignment     // Nil between assignments.
 	last    sharetask.Session
 	failure error
+
+	seen     map[string]seen // By topic.
+	replaced error           // What ended the membership, if a topic that is gone did.
 
 	closeErr error // Written before done is closed.
 }
@@ -58,6 +66,8 @@ type assignment struct {
 	group   sarama.ConsumerGroupSession
 	parts   map[partitionKey]*partition
 	decided chan struct{} // Capacity 1: nothing may be open any more.
+
+	absent map[string]time.Time // Topics that are absent, and since when. The source's mutex guards it.
 }
 
 type partitionKey struct {
@@ -65,11 +75,27 @@ type partitionKey struct {
 	partition int32
 }
 
-// partition is one claim. The source's mutex guards its tracker.
+// partition is one claim. The source's mutex guards what changes in it.
 type partition struct {
 	sharetask.TopicPartition
 	timestamps pluginapi.TimestampType
 	tracker    *tracker
+	end        func() int64 // Of the log, as the last fetch told; nil before the first.
+	firstEnd   int64        // The same when it was assigned.
+
+	leader       int32     // Whom proofs come from.
+	proved       time.Time // Its topic was the assigned one then or later.
+	provedDoubts int64     // The source's doubts then.
+	gone         error     // Its topic is gone, and with it all that is held; nil before.
+	reported     bool      // What was held is reported as lost.
+}
+
+// open returns how many records wait for a decision that counts.
+func (p *partition) open() int {
+	if p.gone != nil {
+		return 0
+	}
+	return p.tracker.open
 }
 
 // New returns a source. It opens no connection, but reads the connection's TLS
@@ -86,11 +112,13 @@ func New(opts Options) (*Source, error) {
 		events: make(chan sharetask.Event, eventBuffer),
 		kick:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
+		doubt:  make(chan struct{}, 1),
+		seen:   make(map[string]seen),
 	}
 	if opts.TopicRegex != "" {
 		s.regex = regexp.MustCompile(opts.TopicRegex) // withDefaults compiled it.
 	}
-	if s.config, err = opts.config(&s.conns); err != nil {
+	if s.config, err = opts.config(&s.conns, s.suspect); err != nil {
 		return nil, fmt.Errorf("consumer source: %w", err)
 	}
 	return s, nil
@@ -194,7 +222,7 @@ func (s *Source) Decide(decisions []sharetask.Decision) {
 	for i := range decisions {
 		d := &decisions[i]
 		p := a.parts[partitionKey{d.Topic, d.Partition}]
-		if p == nil || d.Session != a.session {
+		if p == nil || d.Session != a.session || p.gone != nil {
 			continue
 		}
 		for _, r := range d.Ranges {
@@ -203,7 +231,7 @@ func (s *Source) Decide(decisions []sharetask.Decision) {
 		released = released || len(p.tracker.released) > 0
 	}
 	for _, p := range a.parts {
-		open += p.tracker.open
+		open += p.open()
 	}
 	if open == 0 {
 		signal(a.decided)

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sluicehq/sluice/internal/kafka"
 	"github.com/sluicehq/sluice/sharetask"
 )
 
@@ -157,4 +158,29 @@ func TestTrackerNeverSkips(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A verdict that comes between the end of a topic and its report as lost counts
+// for nothing, and nobody waits for it.
+func TestVerdictsOnATopicThatIsGone(t *testing.T) {
+	s, err := New(Options{Connection: kafka.Connection{Bootstrap: []string{"127.0.0.1:1"}}, Group: "g", Topics: []string{"t"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &partition{tracker: newTracker(0, 0), gone: errReplaced}
+	p.Topic = "t"
+	for o := range int64(3) {
+		p.tracker.deliver(o)
+	}
+	a := &assignment{session: 1, parts: map[partitionKey]*partition{{"t", 0}: p}, decided: make(chan struct{}, 1)}
+	s.current = a
+	s.Decide([]sharetask.Decision{{TopicPartition: p.TopicPartition, Session: 1, Verdict: sharetask.Accept, Ranges: []sharetask.Range{{First: 0, Last: 2}}}})
+	if p.tracker.position != 0 || p.tracker.dirty() || s.open(a) != 0 {
+		t.Errorf("position %d, open %d, want 0 and 0", p.tracker.position, s.open(a))
+	}
+	s.reportGone(a)
+	s.reportGone(a)
+	if lost, ok := (<-s.events).(*sharetask.Lost); !ok || lost.Session != 1 || len(s.events) != 0 {
+		t.Errorf("got %+v and %d more, want the loss once", lost, len(s.events))
+	}
 }

@@ -27,7 +27,6 @@
 //
 // # Delivery
 //
-// Writes are idempotent and confirmed by every in-sync replica. A letter is in
-// the topic twice only if the queue was closed, or the worker died, while the
-// letter was on its way. The package makes no topic and acknowledges no record.
+// As package [github.com/sluicehq/sluice/internal/kafka/confirm] writes. The
+// package makes no topic and acknowledges no record.
 package deadletter

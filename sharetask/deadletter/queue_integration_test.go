@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluicehq/sluice/internal/kafka"
+	"github.com/sluicehq/sluice/internal/kafka/confirm"
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/sharetask"
 	"github.com/sluicehq/sluice/test/kafkatest"
@@ -74,6 +76,8 @@ func noErrors(t *testing.T, errs []error) {
 	}
 }
 
+// The record is written as it was, other systems' headers in binary included; ours
+// come after them and are text (KAFKA-10).
 func TestOriginalIsKept(t *testing.T) {
 	cluster := kafkatest.Shared(t)
 	topic := cluster.Topic(t, 2)
@@ -97,6 +101,7 @@ func TestOriginalIsKept(t *testing.T) {
 			{Key: "h", Value: pluginapi.BytesDatum([]byte("1"))},
 			{Key: "h", Value: pluginapi.BytesDatum([]byte{})},
 			{Key: "", Value: pluginapi.BytesDatum(nil)},
+			{Key: "kafka_dlt-original-offset", Value: pluginapi.BytesDatum([]byte{0, 0, 0, 0, 0, 0, 0xff, 0x80})}, // Another's, as a number.
 		}
 		letters = append(letters, l)
 	}
@@ -121,9 +126,10 @@ func TestOriginalIsKept(t *testing.T) {
 			if want := int32(i % 2); r.Partition != want {
 				t.Errorf("got partition %d, want %d", r.Partition, want)
 			}
-			if len(r.Headers) < 3 || r.Headers[0].Key != "h" || string(r.Headers[0].Value) != "1" ||
+			if len(r.Headers) < 4 || r.Headers[0].Key != "h" || string(r.Headers[0].Value) != "1" ||
 				r.Headers[1].Key != "h" || r.Headers[1].Value == nil || len(r.Headers[1].Value) != 0 ||
-				r.Headers[2].Key != "" || r.Headers[2].Value != nil {
+				r.Headers[2].Key != "" || r.Headers[2].Value != nil ||
+				!bytes.Equal(r.Headers[3].Value, []byte{0, 0, 0, 0, 0, 0, 0xff, 0x80}) {
 				t.Errorf("got headers %v, want the original ones first", r.Headers)
 			}
 			for key, want := range map[string]string{
@@ -209,6 +215,30 @@ func TestRefusedLettersAreNamed(t *testing.T) {
 			t.Errorf("got %v, want the record's coordinates", errs[1])
 		}
 	})
+	t.Run("returned", func(t *testing.T) { // KAFKA-01: a dead letter queue that feeds its group, over whatever way.
+		topic := kafkatest.Name(t)
+		cluster.CreateTopic(t, topic, 1, 1, nil)
+		queue := open(t, cluster, topic, nil).Task(0)
+		for round := 1; ; round++ {
+			again := letter(0, 0, []byte("v"))
+			if read := cluster.ReadAll(t, topic); len(read) > 0 { // What it reads next.
+				for _, h := range read[len(read)-1].Headers {
+					again.Record.Headers = append(again.Record.Headers, pluginapi.Header{Key: h.Key, Value: pluginapi.BytesDatum(h.Value)})
+				}
+			}
+			errs := queue.Write(t.Context(), []sharetask.DeadLetter{letter(0, 1, nil), again})
+			if round <= maxReturns {
+				if err := errors.Join(errs...); err != nil {
+					t.Fatalf("round %d: %v", round, err)
+				}
+				continue
+			}
+			if errs[0] != nil || errs[1] == nil || !strings.Contains(errs[1].Error(), headerGroup) {
+				t.Errorf("got %v after %d rounds, want that the second comes back", errs, round)
+			}
+			break
+		}
+	})
 	t.Run("topic", func(t *testing.T) {
 		queue := open(t, cluster, kafkatest.Name(t), nil).Task(0)
 		errs := queue.Write(t.Context(), []sharetask.DeadLetter{letter(0, 0, []byte("v"))})
@@ -216,6 +246,39 @@ func TestRefusedLettersAreNamed(t *testing.T) {
 			t.Errorf("got %v, want %v", errs[0], kafka.ErrUnknownTopic)
 		}
 	})
+}
+
+// The topic is deleted while it is in use: letters are not confirmed, and they
+// are written once it has been made again (KAFKA-02).
+func TestTopicDeletedAndMadeAgain(t *testing.T) {
+	cluster := kafkatest.Shared(t)
+	topic := cluster.Topic(t, 1)
+	queue := open(t, cluster, topic, nil).Task(0)
+	noErrors(t, queue.Write(t.Context(), []sharetask.DeadLetter{letter(0, 0, []byte("gone"))}))
+	cluster.DeleteTopic(t, topic)
+	letters := []sharetask.DeadLetter{letter(0, 1, []byte("v")), letter(0, 2, []byte("v"))}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for i, err := range queue.Write(ctx, letters) {
+		if err == nil {
+			t.Errorf("letter %d: confirmed without a topic", i)
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); ; {
+		_, err := cluster.Admin(t).CreateTopic(t.Context(), 1, 1, nil, topic)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, kerr.TopicAlreadyExists) || time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	noErrors(t, queue.Write(ctx, letters))
+	if got := byOffset(t, cluster.ReadAll(t, topic)); len(got) != 2 || len(got["1"]) != 1 || len(got["2"]) != 1 {
+		t.Errorf("got %d letters, want those of the second topic, once", len(got))
+	}
 }
 
 // Many writers, and a broker that stops in between: each letter arrives, once,
@@ -321,10 +384,10 @@ func TestOutage(t *testing.T) {
 	}
 	start := time.Now()
 	q.Close(context.Background())
-	if d := time.Since(start); d > closeGrace+5*time.Second {
+	if d := time.Since(start); d > confirm.CloseGrace+5*time.Second {
 		t.Errorf("close took %v", d)
 	}
-	if err := queue.Write(t.Context(), letters[:1])[0]; !errors.Is(err, errClosed) {
-		t.Errorf("after close: got %v, want %v", err, errClosed)
+	if err := queue.Write(t.Context(), letters[:1])[0]; !errors.Is(err, confirm.ErrClosed) {
+		t.Errorf("after close: got %v, want %v", err, confirm.ErrClosed)
 	}
 }

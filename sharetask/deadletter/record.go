@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/sluicehq/sluice/internal/kafka/confirm"
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/sharetask"
 )
@@ -42,22 +43,25 @@ const (
 	maxCodeBytes    = 256
 )
 
-// form is how much of a record is written, and how.
-type form struct {
-	alone      bool // In a batch of its own: others must not suffer for it.
-	omit       omission
-	now        bool // Under the time of writing instead of its own.
-	maxedBytes int  // Size of the record when it was found too large, for the header.
+// maxReturns is how many dead letters of one group a record may be: who writes
+// them back to the topic after a repair does so a few times, a dead letter queue
+// that feeds the group does so without end.
+const maxReturns = 10
+
+// returned says why r is not to be dead-lettered once more: it was too often.
+func returned(r *pluginapi.Record, group string) error {
+	n := 0
+	for i := range r.Headers {
+		if v, _ := r.Headers[i].Value.Bytes(); r.Headers[i].Key == headerGroup && string(v) == group {
+			n++
+		}
+	}
+	if n < maxReturns {
+		return nil
+	}
+	return fmt.Errorf("its headers say that group %s has dead-lettered it %d times: it comes back, over the dead letter queue of "+
+		"this connector or another's, or by hand; end that, and take the headers %s off what is to be tried again", group, n, headerGroup)
 }
-
-// omission is what is left out of a record that is too large.
-type omission uint8
-
-const (
-	nothing omission = iota
-	value
-	all // Value, key and headers.
-)
 
 // source is who gave up on a record.
 type source struct {
@@ -65,39 +69,19 @@ type source struct {
 	task                   int
 }
 
-// message builds the letter as a record for topic. Everything is copied:
+// message builds the letter as a record. Everything is copied:
 // the record's memory may be used again when Write has returned.
-func message(l *sharetask.DeadLetter, topic string, s source, f form) *kgo.Record {
+func message(l *sharetask.DeadLetter, s source, f confirm.Form) *kgo.Record {
 	r := l.Record
-	m := &kgo.Record{Topic: topic, Partition: r.Partition}
-	if r.TimestampType != pluginapi.NoTimestamp && !f.now {
+	m := confirm.Original(r, f)
+	if r.TimestampType != pluginapi.NoTimestamp && !f.Now {
 		m.Timestamp = r.Timestamp
-	}
-	if f.omit != all {
-		m.Key = copied(r.Key)
-		for _, h := range r.Headers {
-			m.Headers = append(m.Headers, kgo.RecordHeader{Key: h.Key, Value: copied(h.Value)})
-		}
-	}
-	if f.omit == nothing {
-		m.Value = copied(r.Value)
 	}
 	m.Headers = append(m.Headers, headers(l, s, f)...)
 	return m
 }
 
-// copied returns a copy of d's bytes, nil only if d is absent: a null.
-func copied(d pluginapi.Datum) []byte {
-	if d.IsAbsent() {
-		return nil
-	}
-	if b, ok := d.Bytes(); ok {
-		return append(make([]byte, 0, len(b)), b...)
-	}
-	return d.AppendText([]byte{}) // As acquired it is bytes; a converted one still tells more than none.
-}
-
-func headers(l *sharetask.DeadLetter, s source, f form) []kgo.RecordHeader {
+func headers(l *sharetask.DeadLetter, s source, f confirm.Form) []kgo.RecordHeader {
 	r := l.Record
 	h := make([]kgo.RecordHeader, 0, 16)
 	add := func(key, text string) {
@@ -124,15 +108,15 @@ func headers(l *sharetask.DeadLetter, s source, f form) []kgo.RecordHeader {
 		add(headerDeliveryCount, strconv.Itoa(l.DeliveryCount))
 	}
 	add(headerGroup, s.group)
-	switch f.omit {
-	case nothing:
-	case value:
-		add(headerValueOmitted, omitted(r, f.maxedBytes))
-	case all:
-		add(headerValueOmitted, omitted(r, f.maxedBytes))
-		add(headerRecordOmitted, omitted(r, f.maxedBytes))
+	switch f.Omit {
+	case confirm.Nothing:
+	case confirm.Value:
+		add(headerValueOmitted, omitted(r, f.MaxedBytes))
+	case confirm.All:
+		add(headerValueOmitted, omitted(r, f.MaxedBytes))
+		add(headerRecordOmitted, omitted(r, f.MaxedBytes))
 	}
-	if f.now && r.TimestampType != pluginapi.NoTimestamp {
+	if f.Now && r.TimestampType != pluginapi.NoTimestamp {
 		add(headerTimestamp, strconv.FormatInt(r.Timestamp.UnixMilli(), 10))
 	}
 	return h
@@ -157,13 +141,4 @@ func cut(text string, n int) string {
 		n--
 	}
 	return text[:n] + "…"
-}
-
-// size returns the bytes a record's key, value and headers take.
-func size(m *kgo.Record) int {
-	n := len(m.Key) + len(m.Value)
-	for _, h := range m.Headers {
-		n += len(h.Key) + len(h.Value)
-	}
-	return n
 }

@@ -365,6 +365,40 @@ func TestShare11GapsOfTransactionsAndCompaction(t *testing.T) {
 	})
 }
 
+// The group's lock is made shorter while records are held: a renewal tells how
+// long it lasts, so that the next one is not too late.
+func TestShare13LockIsMadeShorterWhileRecordsAreHeld(t *testing.T) {
+	t.Parallel()
+	bootstrap, topic, group := shared(t, 1)
+	configure(t, bootstrap, group, map[string]string{"share.record.lock.duration.ms": "60000"})
+	produce(t, bootstrap, topic, numbered(3)...)
+	m := join(t, options(bootstrap, topic, group))
+	m.Request(sharetask.Room{Records: 3, Bytes: 1 << 20})
+	a := next[*sharetask.Acquired](m)
+	if a.Lock != time.Minute {
+		t.Fatalf("acquired for %v, want a minute", a.Lock)
+	}
+	configure(t, bootstrap, group, map[string]string{"share.record.lock.duration.ms": "15000"})
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(wait); ; <-tick.C { // The leader learns of it a moment later.
+		began := time.Now()
+		m.decide(a, sharetask.Renew, span(a))
+		e := next[*sharetask.Acknowledged](m)
+		if e.Lock == 15*time.Second {
+			if left := e.LockedUntil.Sub(began); left > 15*time.Second || left < 14*time.Second {
+				t.Errorf("renewed for %v, want a little less than 15 s", left)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("renewed for %v, want 15 s", e.Lock)
+		}
+	}
+	m.decide(a, sharetask.Accept, span(a))
+	next[*sharetask.Acknowledged](m)
+}
+
 // An acknowledgement does not wait behind a fetch that the broker holds.
 func TestShare14AcknowledgementsDoNotWaitForFetches(t *testing.T) {
 	t.Parallel()

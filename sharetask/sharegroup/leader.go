@@ -1,6 +1,7 @@
 package sharegroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -28,6 +29,8 @@ type leader struct {
 
 	asked  int                // Records of the fetch under way. Guarded by s.mu.
 	cancel context.CancelFunc // Ends the fetch under way if it may be: nothing is held. Guarded by s.mu.
+	drop   context.CancelFunc // Ends the request under way. Guarded by s.mu.
+	late   bool               // It has taken longer than a lock. Guarded by s.mu.
 }
 
 // run sends requests until the session is closed or the source's life ends.
@@ -48,13 +51,15 @@ func (l *leader) run() {
 		}
 		l.session.swept = nil
 		over := l.session.over
-		ctx, cancel := s.life, context.CancelFunc(nil)
+		var ctx context.Context
+		if req != nil {
+			ctx, l.drop = l.begin(req)
+		}
 		if req != nil && req.kind == fetch {
 			l.asked = req.records
 			s.asked += req.records
 			if req.maxWait > busyWait {
-				ctx, cancel = context.WithCancel(s.life)
-				l.cancel = cancel
+				l.cancel = l.drop
 			}
 		}
 		stuck := req == nil && l.session.stuck()
@@ -78,21 +83,45 @@ func (l *leader) run() {
 			}
 			continue
 		}
-		answer := l.wire.send(ctx, req)
-		l.received(answer, cancel)
+		l.received(l.wire.send(ctx, req))
 	}
+}
+
+// begin returns the context of a request. One that takes longer than a lock is
+// looked into: its broker may be gone without a word. s.mu must be held.
+func (l *leader) begin(req *request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(l.s.life)
+	timer := time.AfterFunc(req.maxWait+cmp.Or(l.s.lock, defaultLock), func() {
+		l.s.mu.Lock()
+		l.late = l.session.flying == req
+		l.s.mu.Unlock()
+		l.s.topics.look()
+	})
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}
+
+// left reports whether other brokers lead all that this one led: it holds nothing
+// of ours any more, and its answer is not worth waiting for. s.mu must be held.
+func (l *leader) left(leaders map[partitionKey]int32) bool {
+	for key := range l.session.parts {
+		if id, ok := leaders[key]; !ok || id == l.id {
+			return false
+		}
+	}
+	return len(l.session.parts) > 0
 }
 
 // received enters an answer and hands its outcome to the goroutine that
 // delivers.
-func (l *leader) received(a answer, cancel context.CancelFunc) {
+func (l *leader) received(a answer) {
 	s := l.s
 	now := time.Now()
 	s.mu.Lock()
-	if cancel != nil {
-		cancel()
-		l.cancel = nil
-	}
+	l.drop()
+	l.cancel, l.late = nil, false
 	s.asked -= l.asked
 	l.asked = 0
 	if a.lock > 0 {
@@ -105,6 +134,9 @@ func (l *leader) received(a answer, cancel context.CancelFunc) {
 		f := &out.fetched[i]
 		for _, r := range f.acquired {
 			f.coming.Records += r.Len()
+			if r.deliveryCount > 1 {
+				s.creds.doubt()
+			}
 		}
 		// Compressed, they may be many times what came.
 		f.coming.Bytes = max(int64(len(f.raw)), f.coming.Records*s.recordBytes)
@@ -124,6 +156,7 @@ func (l *leader) received(a answer, cancel context.CancelFunc) {
 	}
 	s.mu.Unlock()
 	if notice != nil {
+		s.creds.doubt()
 		s.log.Warn("share session with a broker is disturbed", "broker", l.id, "err", explain(notice))
 	}
 	if out.relook {

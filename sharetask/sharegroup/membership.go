@@ -54,12 +54,21 @@ type membership struct {
 }
 
 func newMembership(s *Source) *membership {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // It never fails.
+	id := s.opts.MemberID
+	if id == "" {
+		id = NewMemberID()
+	}
 	return &membership{
-		s: s, coordinator: noCoordinator, id: base64.RawURLEncoding.EncodeToString(id[:]), interval: defaultHeartbeat, eager: eagerFirst,
+		s: s, coordinator: noCoordinator, id: id, interval: defaultHeartbeat, eager: eagerFirst,
 		wake: make(chan struct{}, 1),
 	}
+}
+
+// NewMemberID returns an id that no other member has.
+func NewMemberID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // It never fails.
+	return base64.RawURLEncoding.EncodeToString(id[:])
 }
 
 // run heartbeats until ctx ends.

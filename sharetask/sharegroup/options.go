@@ -32,6 +32,12 @@ type Options struct {
 	Topics     []string // These, or
 	TopicRegex string   // every topic this matches (RE2, unanchored).
 
+	// MemberID is the member's id in the group, a new one when empty. It must
+	// not be in use: of two members with one id, each ends the other's
+	// sessions. A member that died takes its place again with the id it had,
+	// and what it held is given back.
+	MemberID string
+
 	// Lock is the group's record lock duration as configured. Zero means that
 	// the broker's word is taken for it. Where the broker tells a shorter
 	// one, that counts.

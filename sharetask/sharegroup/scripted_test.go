@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -260,6 +261,99 @@ func TestSessionErrorsLoseEverythingHeld(t *testing.T) {
 				t.Errorf("closed %t, opened %t; want both: %v", closed, opened, s.requests()[before:])
 			}
 		})
+	}
+}
+
+// The broker has forgotten the session when an acknowledgement arrives, as after a
+// reset of its cache: the acknowledgement is reported lost, not taken along into the
+// request that opens the next session, and reading goes on (SHARE-04).
+func TestAcknowledgementForASessionTheBrokerForgot(t *testing.T) {
+	s := newScripted(t, 1, 1, kfake.BrokerConfigs(map[string]string{
+		"group.share.record.lock.duration.ms": "2000", "share.record.lock.sweep.interval.ms": "50",
+	}))
+	m, a := s.holding(t, 3)
+	before := len(s.requests())
+	forgot := s.once(func(req kmsg.Request) kmsg.Response {
+		switch r := req.(type) {
+		case *kmsg.ShareAcknowledgeRequest:
+			resp := kmsg.NewPtrShareAcknowledgeResponse()
+			resp.ErrorCode = kerr.ShareSessionNotFound.Code
+			return resp
+		case *kmsg.ShareFetchRequest:
+			if len(r.Topics) == 0 || len(r.Topics[0].Partitions[0].AcknowledgementBatches) == 0 {
+				return nil
+			}
+			resp := kmsg.NewPtrShareFetchResponse()
+			resp.ErrorCode = kerr.ShareSessionNotFound.Code
+			return resp
+		}
+		return nil
+	})
+	m.decide(a, sharetask.Accept, span(a))
+	<-forgot
+	if lost := next[*sharetask.Lost](m); lost.Verdict != sharetask.Accept || lost.Ranges[0] != span(a) || !errors.Is(lost.Cause, kerr.ShareSessionNotFound) {
+		t.Errorf("got %+v, want the accept lost", lost)
+	}
+	again := next[*sharetask.Acquired](m)
+	if again.Session == a.Session || len(again.Records) != 3 || again.DeliveryCounts[0] != 2 {
+		t.Errorf("got %d records in session %d, want the three again in another", len(again.Records), again.Session)
+	}
+	m.decide(again, sharetask.Accept, span(again))
+	next[*sharetask.Acknowledged](m)
+	opened := 0
+	for _, r := range s.requests()[before:] {
+		if r.epoch != epochOpen {
+			continue
+		}
+		if opened++; r.acks > 0 {
+			t.Errorf("acknowledgements in the request that opens a session: %+v", r)
+		}
+	}
+	if opened != 1 {
+		t.Errorf("the session was opened %d times, want once", opened)
+	}
+}
+
+// A leader falls silent, a fetch waiting there. As long as it leads its partition it
+// is waited for; once another broker does, what comes there is read soon, not after
+// the long time a request is given (SHARE-08).
+func TestALeaderThatIsGoneWithoutAWordIsLeft(t *testing.T) {
+	s := newScripted(t, 1, 2, kfake.BrokerConfigs(map[string]string{
+		"group.share.record.lock.duration.ms": "2000", "share.record.lock.sweep.interval.ms": "50",
+	}))
+	m, a := s.holding(t, 1)
+	m.decide(a, sharetask.Accept, span(a))
+	next[*sharetask.Acknowledged](m)
+	leader := s.LeaderFor(s.topic, 0)
+	var silenced atomic.Bool
+	forEver, asked := make(chan struct{}), make(chan struct{})
+	s.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
+		s.KeepControl()
+		if s.CurrentNode() == leader && req.Key() == int16(kmsg.ShareFetch) {
+			if !silenced.Swap(true) {
+				close(asked)
+			}
+			s.SleepControl(func() { <-forEver })
+		}
+		return nil, nil, false
+	})
+	t.Cleanup(func() { close(forEver) })
+	<-asked
+	m.none(2500 * time.Millisecond)
+	m.mu.Lock()
+	epoch := m.leaders[leader].session.epoch
+	m.mu.Unlock()
+	if epoch == epochOpen {
+		t.Error("the session was given up though its broker leads the partition")
+	}
+	began := time.Now()
+	if err := s.MoveTopicPartition(s.topic, 0, 1-leader); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, s.bootstrap, s.topic, numbered(1)...)
+	next[*sharetask.Acquired](m)
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("it was read after %v", took)
 	}
 }
 

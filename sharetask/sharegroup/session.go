@@ -49,11 +49,11 @@ type session struct {
 
 	epoch int32 // Of the next request; epochOpen with no session at the broker.
 	parts map[partitionKey]*partition
-	known map[partitionKey]bool // What the broker's session has.
+	known map[partitionKey]bool // What the broker's session may have; false has to be named again.
 
 	flying  *request
 	broken  bool           // The broker may hold a session of ours with another epoch: close it first.
-	swept   []partitionKey // Taken out by plan; the source has to forget them.
+	swept   []partitionKey // Taken out, no longer assigned; the source has to forget them.
 	closing bool           // Nothing more is fetched.
 	over    bool           // Closed.
 	notice  error          // Why the last try failed; nil after a success.
@@ -117,7 +117,9 @@ func newSession(l limits, next func() sharetask.Session) *session {
 // place gives a partition to this session's leader.
 func (s *session) place(key partitionKey, p *partition) {
 	s.parts[key] = p
-	delete(s.known, key) // Named again, in case the broker has dropped it.
+	if s.known[key] {
+		s.known[key] = false // Named again, in case the broker has dropped it.
+	}
 	p.session = s.next()
 }
 
@@ -258,11 +260,6 @@ func (s *session) fetch(req *request, now time.Time, r room, open bool) {
 			req.add = append(req.add, key)
 		}
 	}
-	for key := range s.known {
-		if p := s.parts[key]; p == nil || p.revoked {
-			req.forget = append(req.forget, key)
-		}
-	}
 	if s.records.IsZero() {
 		s.records = now // Counts from the start.
 	}
@@ -273,6 +270,16 @@ func (s *session) fetch(req *request, now time.Time, r room, open bool) {
 	req.maxWait = onGrid(now, min(wait, s.limits.maxWait))
 	if s.epoch != epochOpen {
 		req.acks = s.take(now, false)
+	}
+	// The broker fetches from every partition that a fetch names, and goes on
+	// with it: also from one that is named for its verdicts alone.
+	for _, pa := range req.acks {
+		s.known[partitionKey{pa.part.TopicID, pa.part.Partition}] = true
+	}
+	for key := range s.known {
+		if p := s.parts[key]; p == nil || p.revoked {
+			req.forget = append(req.forget, key)
+		}
 	}
 }
 
@@ -420,7 +427,7 @@ func (s *session) verdicts(req *request, a answer, now time.Time, out *outcome) 
 			out.events = append(out.events, events(pa.acks, func(v sharetask.Verdict, ranges []sharetask.Range) sharetask.Event {
 				e := &sharetask.Acknowledged{TopicPartition: pa.part.TopicPartition, Session: pa.part.session, Verdict: v, Ranges: ranges}
 				if v == sharetask.Renew {
-					e.LockedUntil = req.sent.Add(a.lock - lockMargin)
+					e.LockedUntil, e.Lock = req.sent.Add(a.lock-lockMargin), a.lock
 				}
 				return e
 			})...)
@@ -467,7 +474,9 @@ func (s *session) partition(req *request, key partitionKey, p *partition, pa *pa
 		s.lose(p, err, out)
 		delete(s.parts, key)
 		out.relook = true
-		if !p.revoked {
+		if p.revoked {
+			s.swept = append(s.swept, key)
+		} else {
 			out.moved = append(out.moved, moved{key: key, part: p, leader: pa.leader})
 		}
 	case fatal(err):
@@ -525,6 +534,7 @@ func (s *session) giveBack(out *outcome) {
 		p.session = s.next()
 		if p.revoked {
 			delete(s.parts, key)
+			s.swept = append(s.swept, key)
 		}
 	}
 }

@@ -86,6 +86,9 @@ func (b *modelBroker) handle(t *rapid.T, req *request, locks int64) answer {
 	for _, key := range req.add {
 		b.session[key] = true
 	}
+	for _, pa := range req.acks { // All that is named is in the session.
+		b.session[partitionKey{pa.part.TopicID, pa.part.Partition}] = true
+	}
 	for _, key := range req.forget {
 		delete(b.session, key)
 	}
@@ -273,11 +276,13 @@ func TestSessionAgainstAModelOfTheBroker(t *testing.T) {
 		s := newSession(limits{locks: locks, records: 30, bytes: 1 << 20, maxWait: idleWait}, func() sharetask.Session { numbers++; return numbers })
 		task := &taskModel{t: t, open: map[offsetOf]sharetask.Verdict{}, settled: map[offsetOf]bool{}, wrote: map[partitionKey]map[int64]bool{}}
 		parts := map[partitionKey]*partition{}
+		var keys []partitionKey
 		for i := range rapid.IntRange(1, 3).Draw(t, "partitions") {
 			p := &partition{}
 			p.TopicID, p.Partition, p.Topic = pluginapi.TopicID{1}, int32(i), "orders"
 			key := partitionKey{p.TopicID, p.Partition}
 			parts[key] = p
+			keys = append(keys, key)
 			broker.log[key] = make([]modelRecord, rapid.IntRange(1, 60).Draw(t, "records"))
 			s.place(key, p)
 		}
@@ -302,6 +307,11 @@ func TestSessionAgainstAModelOfTheBroker(t *testing.T) {
 			}
 		}
 		answered := func(a answer) {
+			for key, p := range a.parts {
+				if len(p.acquired) > 0 && s.parts[key] == nil {
+					t.Fatalf("%v is acquired from partition %d, which is not ours", p.acquired, key.partition)
+				}
+			}
 			out := s.answered(a, now)
 			if out.fatal != nil {
 				t.Fatalf("fatal: %v", out.fatal)
@@ -311,6 +321,23 @@ func TestSessionAgainstAModelOfTheBroker(t *testing.T) {
 				s.place(m.key, m.part)
 			}
 			check()
+		}
+		// As the source does.
+		sweep := func() {
+			for _, key := range s.swept {
+				parts[key].Topic = "" // It is to be placed anew.
+			}
+			s.swept = nil
+		}
+		assign := func(key partitionKey, on bool) {
+			sweep()
+			p := parts[key]
+			if p.revoked = !on; on && p.Topic == "" {
+				p = &partition{}
+				p.TopicID, p.Partition, p.Topic = key.topic, key.partition, "orders"
+				parts[key] = p
+				s.place(key, p)
+			}
 		}
 		step := func(faults bool) bool {
 			req, until := s.plan(now, room{records: rapid.IntRange(0, 40).Draw(t, "room"), bytes: 1 << 20})
@@ -413,7 +440,15 @@ func TestSessionAgainstAModelOfTheBroker(t *testing.T) {
 				decide(id, int64(rapid.IntRange(1, 10).Draw(t, "n")), v)
 				check()
 			}
+			if rapid.IntRange(0, 5).Draw(t, "reassigned") == 0 {
+				for _, key := range keys {
+					assign(key, rapid.Bool().Draw(t, "assigned"))
+				}
+			}
 			step(true)
+		}
+		for _, key := range keys {
+			assign(key, true)
 		}
 		// Without faults all is accepted in the end. What was lost at the client
 		// only comes again when its lock ends.

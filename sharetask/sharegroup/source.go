@@ -23,6 +23,8 @@ const (
 	// firstRecords is what a leader's first fetch asks for: how large records
 	// are, once they are decompressed, is not known before.
 	firstRecords = 500
+	// defaultLock is Kafka's default of share.record.lock.duration.ms.
+	defaultLock = 30 * time.Second
 	// leaveTimeout bounds the end of a source that failed.
 	leaveTimeout = 5 * time.Second
 )
@@ -37,6 +39,7 @@ type Source struct {
 	conn   []kgo.Opt // The connection's options.
 	member *membership
 	topics *topics
+	creds  *credentials
 	pool   *recordbatch.Pool
 
 	// Set by Start.
@@ -83,7 +86,7 @@ func New(opts Options) (*Source, error) {
 		unplaced: map[partitionKey]*partition{},
 		leaders:  map[int32]*leader{},
 	}
-	s.member, s.topics = newMembership(s), newTopics(s)
+	s.member, s.topics, s.creds = newMembership(s), newTopics(s), newCredentials(s)
 	if s.conn, err = opts.Connection.Franz(); err != nil {
 		return nil, fmt.Errorf("share source: %w", err)
 	}
@@ -193,6 +196,7 @@ func (s *Source) run() {
 	keeping, stop := context.WithCancel(s.life)
 	keepers.Go(func() { s.member.run(keeping) })
 	keepers.Go(func() { s.topics.run(keeping) })
+	keepers.Go(func() { s.creds.run(keeping) })
 	<-s.ending
 
 	s.mu.Lock()
@@ -258,7 +262,7 @@ func (s *Source) signal() {
 func (s *Source) share(l *leader) room {
 	records := s.room.Records - s.had.Records - s.coming.Records
 	bytes := s.room.Bytes - s.had.Bytes - s.coming.Bytes
-	if records <= 0 || bytes <= 0 {
+	if records <= 0 || bytes <= 0 || s.creds.refused {
 		return room{}
 	}
 	switch {
@@ -337,17 +341,36 @@ func (s *Source) homeless() []partitionKey {
 	return keys
 }
 
-// settle places partitions with their leaders. It reports whether some still
-// have none.
+// late reports whether a request takes longer than a lock.
+func (s *Source) late() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.leaders {
+		if l.late {
+			return true
+		}
+	}
+	return false
+}
+
+// settle places partitions with their leaders, and waits no more for brokers that
+// lead none. It reports whether it has to be done again: a partition has no leader,
+// or a request takes long.
 func (s *Source) settle(leaders map[partitionKey]int32) bool {
 	s.mu.Lock()
-	placed := false
+	placed, late := false, false
+	for _, l := range s.leaders {
+		late = late || l.late
+		if l.late && l.left(leaders) {
+			l.drop()
+		}
+	}
 	for key := range s.unplaced {
 		if id, ok := leaders[key]; ok && s.place(key, id) {
 			placed = true
 		}
 	}
-	homeless := len(s.unplaced) > 0
+	homeless := len(s.unplaced) > 0 || late
 	if placed {
 		s.wakeLeaders()
 	}
@@ -396,6 +419,9 @@ func (s *Source) place(key partitionKey, id int32) bool {
 				batchSize: int32(s.opts.BatchSize), //nolint:gosec // Bounded by Options.
 			},
 		}
+		// With an id that was used before there may be a session of our dead
+		// self's. Opening one in its place would leave what it held locked.
+		l.session.broken = s.opts.MemberID != ""
 		s.leaders[id] = l
 		s.running.Go(l.run)
 	}

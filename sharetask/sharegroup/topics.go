@@ -97,10 +97,10 @@ func (t *topics) run(ctx context.Context) {
 }
 
 // refresh asks for the metadata and places the partitions that have no leader
-// yet. It reports whether some still have none.
+// yet. It reports whether it has to be done again soon.
 func (t *topics) refresh(ctx context.Context) (homeless bool, err error) {
 	wanted := t.s.homeless()
-	if t.regex == nil && len(wanted) == 0 {
+	if t.regex == nil && len(wanted) == 0 && !t.s.late() {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)

@@ -395,6 +395,42 @@ func TestKafkaUnassignedWhileHeld(t *testing.T) {
 	}
 }
 
+// Of a partition that was taken away the records are decided one after the
+// other: none of the requests that carry the verdicts may ask for more of it,
+// which nobody would know of.
+func TestKafkaUnassignedAndDecidedLater(t *testing.T) {
+	t.Parallel()
+	bootstrap, topic, group := shared(t, 2)
+	for p := range int32(2) {
+		produce(t, bootstrap, topic, &kgo.Record{Partition: p, Value: []byte("v")}, &kgo.Record{Partition: p, Value: []byte("v")}, &kgo.Record{Partition: p, Value: []byte("v")})
+	}
+	m := join(t, options(bootstrap, topic, group))
+	m.Request(plenty())
+	held := map[int32][]*sharetask.Acquired{}
+	for n := 0; n < 6; {
+		a := next[*sharetask.Acquired](m)
+		held[a.Partition] = append(held[a.Partition], a)
+		n += len(a.Records)
+	}
+	id := held[0][0].TopicID
+	m.Source.assign([]partitionKey{{id, 1}})
+	for _, a := range held[0] {
+		for _, r := range a.Records {
+			m.decide(a, sharetask.Accept, sharetask.Range{First: r.Offset, Last: r.Offset})
+			next[*sharetask.Acknowledged](m)
+		}
+	}
+	produce(t, bootstrap, topic, &kgo.Record{Partition: 0, Value: []byte("w")}, &kgo.Record{Partition: 1, Value: []byte("w")})
+	if a := next[*sharetask.Acquired](m); a.Partition != 1 {
+		t.Errorf("got a record of partition %d, which is not assigned", a.Partition)
+	}
+	m.none(time.Second)
+	m.Source.assign([]partitionKey{{id, 0}, {id, 1}})
+	if a := next[*sharetask.Acquired](m); a.Partition != 0 || a.DeliveryCounts[0] != 1 {
+		t.Errorf("got partition %d with count %d, want 0 again, with 1", a.Partition, a.DeliveryCounts[0])
+	}
+}
+
 // Records of three leaders come side by side.
 func TestKafkaSeveralBrokers(t *testing.T) {
 	if testing.Short() {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice/test/kafkatest"
 )
@@ -23,7 +24,7 @@ var (
 	roundsFlag    = flag.Int("rounds", 5, "runs of each variant")
 	writersFlag   = flag.Int("writers", 4, "writers, where the scenario does not say")
 	variantsFlag  = flag.String("variants", "", "regular expression: only variants whose names match, and what they are compared with")
-	gogcFlag      = flag.Int("gogc", 200, "GOGC of the programs in Go; 200 is what a worker sets by itself")
+	gogcFlag      = flag.Int("gogc", 200, "GOGC of the raw clients in Go; a worker of Sluice sets its own")
 	writeFlag     = flag.String("write", "", "file to write the report to")
 )
 
@@ -50,7 +51,11 @@ func TestBench(t *testing.T) {
 		}
 		all = append(all, s...)
 	}
-	l := newLab(t)
+	brokers := 1
+	for name := range strings.SplitSeq(*scenariosFlag, ",") {
+		brokers = max(brokers, brokersOf(name))
+	}
+	l := newLab(t, brokers)
 	filled := map[string]bool{}
 	where := conditions(l.root, kafkatest.Version, command(), *roundsFlag)
 	for i := range all {
@@ -80,7 +85,7 @@ func measureSeries(t *testing.T, l *lab, s *series, number int) map[string][]sam
 		s.variants = []variant{{name: "Sluice share, builtin"}}
 	}
 	if s.idle == 0 {
-		warmUp(t, l, s.variants[0], number)
+		warmUp(t, l, s.variants[min(s.warm, len(s.variants)-1)], number)
 	}
 	for round := range *roundsFlag {
 		for i, v := range s.variants {
@@ -111,17 +116,31 @@ func measureSeries(t *testing.T, l *lab, s *series, number int) map[string][]sam
 	return samples
 }
 
-// warmUp makes runs that do not count: the broker's code is compiled as it runs.
+// warmRuns bounds the runs that do not count.
+const warmRuns = 20
+
+// warmUp makes runs that do not count: the broker's code is compiled as it runs, which takes more of its time than the records do, until
+// little is left to compile.
 func warmUp(t *testing.T, l *lab, v variant, number int) {
 	t.Helper()
-	for i, run := range []subject{v.run, rawConsumer, v.run, v.run, v.run} {
-		if i > 0 && (v.job.rate > 0 || v.job.slowEvery > 0) {
-			return // These run for a time, not to the end of a topic.
+	for i := range warmRuns {
+		run, busy, began := v.run, l.compiling(), time.Now()
+		if i == 1 {
+			run = rawConsumer
 		}
 		if m := l.measure(t.Context(), run, v.job, fmt.Sprintf("w%d-%d", number, i)); m.err != nil {
 			t.Logf("warming up: %v", m.err)
+			return // So will the runs that count.
+		}
+		if v.job.rate > 0 || v.job.slowEvery > 0 {
+			return // These run for a time, not to the end of a topic.
+		}
+		if compiling := (l.compiling() - busy) / time.Since(began).Seconds(); i > 2 && compiling < 0.1 {
+			t.Logf("warm after %d runs: compiling takes %.2f of a core", i+1, compiling)
+			return
 		}
 	}
+	t.Logf("not warm after %d runs: the broker still compiles", warmRuns)
 }
 
 // choose leaves only the variants whose names match, and the base.
@@ -130,23 +149,26 @@ func (s *series) choose(names *regexp.Regexp) {
 }
 
 // newLab starts a broker with the JVM flags of Kafka's scripts, which those of the tests do not favour, and builds the programs.
-func newLab(t *testing.T) *lab {
+func newLab(t *testing.T, brokers int) *lab {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := kafkatest.New(t, kafkatest.Options{
-		HeapMB: 2048, JVMFlags: append([]string{"-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC"}, serverFlags...),
+		Brokers: brokers,
+		HeapMB:  2048, JVMFlags: append([]string{"-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC"}, serverFlags...),
 		Properties: map[string]string{"group.share.max.groups": "2000", "group.share.max.share.sessions": "4000", "log.retention.ms": "-1"},
 	})
-	l := &lab{root: root, dir: t.TempDir(), bootstrap: c.Bootstrap()[0], gogc: *gogcFlag, libs: os.Getenv("SLUICE_KAFKA_LIBS")}
+	l := &lab{root: root, dir: t.TempDir(), bootstrap: c.Bootstrap()[0], gogc: *gogcFlag, replicas: int16(brokers), libs: os.Getenv("SLUICE_KAFKA_LIBS")}
 	l.sink = sync.OnceValue(l.compileSink)
 	if l.libs == "" {
 		l.libs = filepath.Join(root, ".cache", "kafka", kafkatest.Version, "libs")
 	}
-	if err := l.findBroker(c.PropertiesFile(0)); err != nil {
-		t.Fatal(err)
+	for i := range brokers {
+		if err := l.findBroker(c.PropertiesFile(i)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := l.build(); err != nil {
 		t.Fatal(err)

@@ -66,13 +66,13 @@ connector "idle" {
 	if err := pause(ctx, idleSettle); err != nil {
 		return s, err
 	}
-	before, busy := m.usage(), cpuOf(l.brokerPID)
+	before, busy := m.usage(), l.busy()
 	if err := pause(ctx, idleTime); err != nil {
 		return s, err
 	}
 	after := m.usage()
 	s.cpu1 = (after.cpu - before.cpu) / idleTime.Seconds()
-	s.broker = cpuOf(l.brokerPID) - busy
+	s.broker = l.busy() - busy
 	s.peak = float64(after.peak)
 	metrics, err := scrape(ctx, address)
 	if err != nil {

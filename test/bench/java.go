@@ -90,10 +90,15 @@ func shareTool(ctx context.Context, l *lab, j job, group string, m *marks) (samp
 		return newSample(), err
 	}
 	t := tool{marks: m, want: j.records}
-	c, err := start(m, t.line, nil, "java", "-Xmx512M",
-		"-Dlog4j2.configurationFile="+filepath.Join(l.root, "test/bench/connectsink/log4j2.xml"), "-cp", filepath.Join(l.libs, "*"),
+	return l.java(ctx, m, j, t.line, "-Xmx512M", "-cp", filepath.Join(l.libs, "*"),
 		"org.apache.kafka.tools.ShareConsumerPerformance", "--bootstrap-server", l.bootstrap, "--topic", j.topic, "--group", group,
 		"--num-records", strconv.FormatInt(j.records, 10), "--timeout", "60000", "--show-detailed-stats", "--reporting-interval", "50")
+}
+
+// java runs a program that ends with its input, and whose lines of output tell m how far it is.
+func (l *lab) java(ctx context.Context, m *marks, j job, line func(string), args ...string) (sample, error) {
+	args = append([]string{"-Dlog4j2.configurationFile=" + filepath.Join(l.root, "test/bench/connectsink/log4j2.xml")}, args...)
+	c, err := start(m, line, nil, "java", args...)
 	if err != nil {
 		return newSample(), err
 	}

@@ -13,9 +13,10 @@ type lab struct {
 	root      string // Of the repository.
 	dir       string
 	bootstrap string
-	brokerPID int
+	brokers   []int  // Their processes.
 	libs      string // Folder of Kafka's jars.
-	gogc      int    // For the programs in Go.
+	gogc      int    // Of the raw clients in Go.
+	replicas  int16  // Of topics.
 
 	sink func() error // Compiles the Connect sink, once.
 }
@@ -39,6 +40,8 @@ func (l *lab) build() error {
 		{l.program("rawconsumer"), "./test/bench/rawconsumer", false},
 		{filepath.Join(l.plugins("process"), "sluice-sink-drop"), "./plugins/drop/sluice-sink-drop", false},
 		{filepath.Join(l.plugins("wasm-go"), "drop.wasm"), "./test/bench/wasmdrop", true},
+		{filepath.Join(l.plugins("process-refuse"), "sluice-sink-refuse"), "./test/bench/sluice-sink-refuse", false},
+		{filepath.Join(l.plugins("wasm-refuse"), "refuse.wasm"), "./test/bench/wasmrefuse", true},
 	} {
 		args, env := []string{"build", "-o", b.out}, os.Environ()
 		if b.wasm {
@@ -65,9 +68,25 @@ func (l *lab) findBroker(properties string) error {
 	for _, pid := range children(os.Getpid()) {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if strings.Contains(string(b), properties) {
-			l.brokerPID = pid
+			l.brokers = append(l.brokers, pid)
 			return nil
 		}
 	}
 	return fmt.Errorf("no child process was started with %s", properties)
+}
+
+// busy is the CPU seconds the brokers have taken.
+func (l *lab) busy() (sum float64) {
+	for _, pid := range l.brokers {
+		sum += cpuOf(pid)
+	}
+	return sum
+}
+
+// compiling is what of it their compilers have.
+func (l *lab) compiling() (sum float64) {
+	for _, pid := range l.brokers {
+		sum += compilersOf(pid)
+	}
+	return sum
 }

@@ -26,8 +26,15 @@ type job struct {
 	delay      time.Duration // Of a put.
 	slowEvery  int64         // One record of so many is slow; 0 means none.
 	slowFor    time.Duration
-	rate       int    // Records a second that are written to a new topic while it runs; 0 means the topic is full already.
-	maxWait    string // The batch's wait, of Sluice.
+	sink       string // The plugin, of Sluice; empty means drop. With another one there is a dead letter queue.
+
+	copies string // The delivery semantics of a connector that copies to another topic; empty means none.
+	batch  int    // Records of a put; 0 means 500.
+
+	refuseEvery int64 // One record of so many is refused; 0 means none.
+
+	rate    int    // Records a second that are written to a new topic while it runs; 0 means the topic is full already.
+	maxWait string // The batch's wait, of Sluice.
 }
 
 const (
@@ -191,13 +198,13 @@ type subject func(ctx context.Context, l *lab, j job, group string, m *marks) (s
 // measure runs a subject once. An error is in the sample: the other runs go on.
 func (l *lab) measure(ctx context.Context, run subject, j job, group string) sample {
 	l.settle(ctx)
-	before, busy := load(), cpuOf(l.brokerPID)
+	before, busy := load(), l.busy()
 	s, err := l.attempt(ctx, run, j, group)
 	if err == nil && j.rate == 0 && j.slowEvery == 0 && s.records < 0.9*float64(j.records) {
 		err = fmt.Errorf("it had %.0f records of %d", s.records, j.records)
 	}
 	s.load, s.err = before, err
-	s.broker = cpuOf(l.brokerPID) - busy
+	s.broker = l.busy() - busy
 	return s
 }
 
@@ -227,14 +234,14 @@ func (l *lab) settle(ctx context.Context) {
 	const step = 250 * time.Millisecond
 	tick := time.NewTicker(step)
 	defer tick.Stop()
-	last := cpuOf(l.brokerPID)
+	last := l.busy()
 	for range 20 {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := cpuOf(l.brokerPID)
+		now := l.busy()
 		if now-last < 0.1*step.Seconds() {
 			return
 		}

@@ -18,6 +18,7 @@ type series struct {
 	note     string // What to know about the figures.
 	variants []variant
 	base     string // The variant that the others' speed is divided by.
+	warm     int    // The variant that the broker is warmed up with.
 	latency  bool   // The table shows ages, not speed.
 	idle     int    // The number of connectors that have nothing to do; then there are no jobs.
 }
@@ -29,7 +30,7 @@ type size struct {
 }
 
 // scenarioNames are what the flag may name.
-var scenarioNames = []string{"bulk", "sink5", "sink50", "slow", "tasks", "workers", "latency", "idle"}
+var scenarioNames = []string{"bulk", "sink5", "sink50", "slow", "refused", "copies", "tasks", "workers", "latency", "idle"}
 
 // scenario returns the series of one scenario, nil if there is none of the name.
 func scenario(name string, z size) []series {
@@ -42,6 +43,10 @@ func scenario(name string, z size) []series {
 		return []series{slowSink(z, 50*time.Millisecond)}
 	case "slow":
 		return []series{slowRecords()}
+	case "refused":
+		return []series{refused(z, "process"), refused(z, "wasm")}
+	case "copies":
+		return []series{copies(z, 2000), copies(z, 1000), copies(z, 500)}
 	case "tasks":
 		return []series{tasks(z, 1), tasks(z, 6)}
 	case "workers":
@@ -125,6 +130,22 @@ func slowRecords() series {
 			{"Sluice share, process", sluice("process", "share"), j},
 		},
 	}
+}
+
+// refused compares runs of one sink that refuses some records with ones in which it refuses none.
+func refused(z size, form string) series {
+	const every = 1000
+	j := job{topic: topic(6), partitions: 6, records: z.records, limit: 3 * time.Minute, writers: z.writers, tasks: 1, sink: "refuse"}
+	s := series{
+		warm:  1,
+		title: fmt.Sprintf("One record in %d is refused, 6 partitions, %s", every, form), base: fmt.Sprintf("Sluice share, %s, none refused", form),
+		note: fmt.Sprintf("A sink that does nothing else; %d writers. What it refuses goes to the dead letter queue, on the same broker, and is confirmed there "+
+			"before it is acknowledged. Both variants have the queue.", z.writers),
+	}
+	s.variants = append(s.variants, variant{s.base, sluice(form+"-refuse", "share"), j})
+	j.refuseEvery = every
+	s.variants = append(s.variants, variant{fmt.Sprintf("Sluice share, %s, 1 in %d refused", form, every), sluice(form+"-refuse", "share"), j})
+	return s
 }
 
 func tasks(z size, partitions int) series {

@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,10 +19,16 @@ import (
 	"time"
 )
 
-// sluice is a worker with one connector and the drop sink, in one of its forms: "builtin", "process", "wasm-go" or "wasm-c". A job
+// sluice is a worker with one connector and a sink in one form, and in a folder of that name: "builtin", "process", "wasm-go" or "wasm-c"
+// for the drop sink, "process-refuse" or "wasm-refuse" for the one that refuses. A job
 // with several workers makes as many processes of it, in one group.
 func sluice(form, protocol string) subject {
 	return func(ctx context.Context, l *lab, j job, group string, m *marks) (sample, error) {
+		if j.copies != "" {
+			if err := l.newOutput(ctx, group, j.partitions); err != nil {
+				return newSample(), err
+			}
+		}
 		var w workers
 		for i := range max(j.workers, 1) {
 			address, err := freeAddress()
@@ -46,7 +53,7 @@ func sluice(form, protocol string) subject {
 			s.cpu += c.end(syscall.SIGTERM, endLimit)
 			log = append(log, c.stderr.bytes()...)
 		}
-		if err == nil {
+		if err == nil && j.copies == "" {
 			err = readLog(log, m, &s)
 		}
 		if err != nil {
@@ -84,24 +91,36 @@ func (l *lab) definitions(form, protocol string, j job, group string) string {
 	if j.rate > 0 {
 		settings += "\n    ages = true"
 	}
-	sink, _, _ := strings.Cut(form, "-")
+	if j.refuseEvery > 0 {
+		settings += fmt.Sprintf("\n    refuse_every = %d", j.refuseEvery)
+	}
+	kind, _, _ := strings.Cut(form, "-")
+	sink, queue, semantics := "drop", "", "at-least-once"
+	if j.copies != "" {
+		sink, semantics, settings = "kafka", j.copies, fmt.Sprintf("topic = %q", copiesTo(group))
+	}
+	if j.sink != "" {
+		sink, queue = j.sink, fmt.Sprintf("dead_letter_queue {\n    topic = %q\n  }\n  errors {\n    log = false\n  }", "dlq."+group)
+	}
 	return fmt.Sprintf(`
 connector "bench" {
-  sink           = "%s:drop"
+  sink           = "%s:%s"
   topics         = [%q]
   group_protocol = %q
   group_id       = %q
   tasks          = %d
   parallelism    = %d
+  delivery_semantics = %q
   batch {
-    max_records = 500
+    max_records = %d
     max_wait    = %q
   }
+  %s
   config {
     %s
   }
 }
-`, sink, j.topic, protocol, group, j.tasks, j.writers, maxWait, settings)
+`, kind, sink, j.topic, protocol, group, j.tasks, j.writers, semantics, cmp.Or(j.batch, 500), maxWait, queue, settings)
 }
 
 // startWorker runs "sluice run" with the definitions. Compiled modules are kept from run to run, as they are on a user's machine.
@@ -112,7 +131,7 @@ func (l *lab) startWorker(m *marks, address, id, form, definitions string) (*chi
 	if err := os.WriteFile(file, []byte(head+definitions), 0o600); err != nil {
 		return nil, err
 	}
-	return start(m, func(string) {}, []string{"GOGC=" + strconv.Itoa(l.gogc)}, l.program("sluice"), "run", file)
+	return start(m, func(string) {}, nil, l.program("sluice"), "run", file)
 }
 
 // watch reads the workers' metrics until the job is done, and then until the broker has confirmed what was put. It looks seldom,

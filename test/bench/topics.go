@@ -63,7 +63,7 @@ func (l *lab) newTopic(ctx context.Context, topic string, partitions int, opts .
 	}
 	admin, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	if _, err := kadm.NewClient(client).CreateTopic(admin, int32(partitions), 1, nil, topic); err != nil {
+	if _, err := kadm.NewClient(client).CreateTopic(admin, int32(partitions), l.replicas, nil, topic); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("create topic %s: %w", topic, err)
 	}

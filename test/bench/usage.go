@@ -27,9 +27,24 @@ func usageOf(pid int) usage {
 	return u
 }
 
+// compilersOf is the CPU time in seconds that a JVM's compilers have taken.
+func compilersOf(pid int) float64 {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", pid))
+	sum := 0.0
+	for _, t := range threads {
+		if name, _ := os.ReadFile(t + "/comm"); strings.Contains(string(name), "CompilerThre") {
+			sum += cpuAt(t + "/stat")
+		}
+	}
+	return sum
+}
+
 // cpuOf is the CPU time of a process in seconds, 0 if it is gone.
-func cpuOf(pid int) float64 {
-	fields := stat(pid)
+func cpuOf(pid int) float64 { return cpuAt(fmt.Sprintf("/proc/%d/stat", pid)) }
+
+// cpuAt is the CPU time in a stat file of /proc.
+func cpuAt(file string) float64 {
+	fields := statAt(file)
 	if len(fields) < 13 {
 		return 0
 	}
@@ -48,8 +63,10 @@ func peakOf(pid int) int64 {
 }
 
 // stat are the fields of /proc/PID/stat that follow the program's name: state, parent and so on.
-func stat(pid int) []string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+func stat(pid int) []string { return statAt(fmt.Sprintf("/proc/%d/stat", pid)) }
+
+func statAt(file string) []string {
+	b, _ := os.ReadFile(file)
 	i := strings.LastIndexByte(string(b), ')')
 	return strings.Fields(string(b[i+1:]))
 }

@@ -21,7 +21,7 @@ type Event struct {
 	ID     int
 	Place  Place
 	At     time.Duration // Since the start of the run.
-	Worker string        // Who wrote it; empty for a dead letter.
+	Worker string        // Who wrote it, a worker or the id and epoch of a producer; empty for a dead letter at least once.
 	Letter *Letter       // Nil at the target.
 }
 
@@ -51,6 +51,7 @@ func (d *Double) kind() string {
 
 // Account says where every confirmed record ended.
 type Account struct {
+	Once         bool // No fault may be why a record is in two places.
 	Confirmed    int
 	Written      int // Confirmed records at the target.
 	DeadLettered int // Confirmed records in the dead letter topic.
@@ -75,9 +76,17 @@ func (a *Account) Unexplained() []Double {
 	return out
 }
 
+// Excess returns the doubles that must not be: with Once all of them, else those that no fault covers.
+func (a *Account) Excess() []Double {
+	if a.Once {
+		return a.Doubles
+	}
+	return a.Unexplained()
+}
+
 // Failed reports whether something happened that must not.
 func (a *Account) Failed() bool {
-	return len(a.Lost) > 0 || len(a.GoodDead) > 0 || a.BadWritten > 0 || len(a.Unexplained()) > 0
+	return len(a.Lost) > 0 || len(a.GoodDead) > 0 || a.BadWritten > 0 || len(a.Excess()) > 0
 }
 
 // Tally accounts for every confirmed record. confirmed has the place of each record by its id, with the offset -1 where there is

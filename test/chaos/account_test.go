@@ -137,8 +137,8 @@ func TestScheduleKeepsItsRules(t *testing.T) {
 	seen := map[Kind]int{}
 	for seed := range uint64(50) {
 		const length = 5 * time.Minute
-		faults := Schedule(seed, length, all)
-		if !slices.Equal(faults, Schedule(seed, length, all)) {
+		faults := Schedule(seed, length, usualPace, all)
+		if !slices.Equal(faults, Schedule(seed, length, usualPace, all)) {
 			t.Fatalf("seed %d gives two schedules", seed)
 		}
 		if len(faults) < 17 {
@@ -167,7 +167,7 @@ func TestScheduleKeepsItsRules(t *testing.T) {
 	if len(seen) != len(all) {
 		t.Errorf("%d of %d kinds were used: %v", len(seen), len(all), seen)
 	}
-	if slices.Equal(Schedule(1, time.Minute, all), Schedule(2, time.Minute, all)) {
+	if slices.Equal(Schedule(1, time.Minute, usualPace, all), Schedule(2, time.Minute, usualPace, all)) {
 		t.Error("two seeds give the same schedule")
 	}
 }

@@ -6,5 +6,9 @@
 // where it ended. A record that ended nowhere, a good one that was dead-lettered, or one that is in two places without a fault to
 // blame fails the run.
 //
+// With the kafka sink ([Plan]) the connector writes to a topic of the same cluster, exactly once. There is no target then: what is
+// committed in the output and in the dead letter topic is accounted for, and no fault is a reason for a record to be in two places.
+// Workers that are linked without the rule that makes it so show that the accounts would tell.
+//
 // It is a test, because test/kafkatest starts brokers for tests. Without flags it is a short run with a fixed seed.
 package chaos

@@ -51,6 +51,9 @@ const (
 	brokerRest = 15 * time.Second
 
 	together = 2 // Faults at a time.
+
+	// usualPace is the mean time between the starts of two faults.
+	usualPace = 5 * time.Second
 )
 
 // kinds returns the kinds in a fixed order and their traits. The target's refusals store nothing, so they explain no double.
@@ -83,6 +86,17 @@ func kinds() ([]Kind, map[Kind]trait) {
 	return names, traits
 }
 
+// ofTarget reports whether the kind is about the http target, or about what is between it and the workers.
+func (k Kind) ofTarget() bool {
+	switch k {
+	case LinkCut, LinkDelay, LinkHalf:
+		return true
+	default:
+		_, traits := kinds()
+		return traits[k].class == "target"
+	}
+}
+
 // Fault is one fault of a schedule. Times are since the start of the run.
 type Fault struct {
 	Kind       Kind
@@ -110,22 +124,27 @@ func (f *Fault) String() string {
 	}
 }
 
-// Schedule returns faults for a run of that length, in order of their starts: the same for the same seed, length and kinds. Nothing
-// begins in the first five seconds, or is open in the last two; at most two overlap, never two of the same victim, of the target, or
-// of brokers. Only the kinds given are used.
-func Schedule(seed uint64, length time.Duration, only []Kind) []Fault {
+// Schedule returns faults for a run of that length, in order of their starts: the same for the same arguments. Nothing begins in the
+// first five seconds, or is open in the last two; at most two overlap, never two of the same victim, of the target, or of brokers.
+// Only the kinds given are used, each as often as it is given before any comes again. pace is the mean time between two starts; a
+// killed worker is not down for longer.
+func Schedule(seed uint64, length, pace time.Duration, only []Kind) []Fault {
 	if len(only) == 0 {
 		return nil
 	}
 	_, traits := kinds()
+	if kill := traits[WorkerKill]; pace < kill.max {
+		kill.min, kill.max = min(kill.min, pace/4), pace
+		traits[WorkerKill] = kill
+	}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	between := func(lo, hi time.Duration) time.Duration {
 		return lo + time.Duration(rng.Int64N(int64(hi-lo)+1)).Round(time.Millisecond)
 	}
 	var out []Fault
 	var deck []Kind
-	for at := 5 * time.Second; at < length; at += between(2*time.Second, 8*time.Second) {
-		if len(deck) == 0 { // Every kind once before any comes again.
+	for at := 5 * time.Second; at < length; at += between(pace*2/5, pace*8/5) {
+		if len(deck) == 0 {
 			deck = slices.Clone(only)
 			rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		}

@@ -20,7 +20,7 @@ const (
 // producer writes numbered records at a steady rate and remembers which were confirmed.
 type producer struct {
 	client *kgo.Client
-	topic  string
+	route  string
 
 	mu     sync.Mutex
 	places []Place // Guarded by mu, by id.
@@ -28,14 +28,18 @@ type producer struct {
 	first  error   // Guarded by mu: the first failure.
 }
 
-// newProducer makes an idempotent producer that waits for all in-sync replicas. close must be called.
-func newProducer(bootstrap []string, topic string) (*producer, error) {
+// routeHeader says in which topic the kafka sink is to put a record. One that is bad on purpose has none, so the sink rejects it.
+const routeHeader = "route"
+
+// newProducer makes an idempotent producer that waits for all in-sync replicas. Good records get the route as a header, unless it is
+// empty. The client must be closed.
+func newProducer(bootstrap []string, topic, route string) (*producer, error) {
 	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap...), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()),
 		kgo.ProducerLinger(10*time.Millisecond), kgo.MaxBufferedRecords(producerBuffer), kgo.DialTimeout(3*time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("make producer: %w", err)
 	}
-	return &producer{client: client, topic: topic}, nil
+	return &producer{client: client, route: route}, nil
 }
 
 // run produces rate records a second until ctx ends. What brokers that are down held up is made up for.
@@ -62,6 +66,9 @@ func (p *producer) produce(ctx context.Context, id int) {
 	p.places = append(p.places, Place{Offset: unconfirmed})
 	p.mu.Unlock()
 	r := &kgo.Record{Key: fmt.Appendf(nil, "id-%d", id), Value: kafkatest.Value(id, valueBytes)}
+	if p.route != "" && !Bad(id) {
+		r.Headers = []kgo.RecordHeader{{Key: routeHeader, Value: []byte(p.route)}}
+	}
 	p.client.Produce(context.WithoutCancel(ctx), r, func(r *kgo.Record, err error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()

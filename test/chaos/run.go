@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,14 +34,20 @@ const (
 
 // Plan says what a run does.
 type Plan struct {
-	Seed     uint64
-	Length   time.Duration // Of the producing and of the faults.
-	Rate     int           // Records a second.
-	Kinds    []Kind        // Which faults; none: no faults.
-	Sink     string        // "builtin:http" or "process:http".
-	Unknown  bool          // A request that gets no answer outlasts the put, so nothing is known; else the sink says "retry".
-	KeepLogs bool          // Of runs that pass, too.
+	Seed        uint64
+	Length      time.Duration // Of the producing and of the faults.
+	Rate        int           // Records a second.
+	Kinds       []Kind        // Which faults, as Schedule takes them; none: no faults.
+	Faults      []Fault       // Which faults, instead of a schedule of Kinds; times, Length too, begin when records arrive.
+	Pace        time.Duration // Mean time between the starts of two faults; 0: 5 s.
+	Sink        string        // "http" or, exactly once, "kafka", behind "builtin:" or "process:".
+	Unknown     bool          // A request that gets no answer outlasts the put, so nothing is known; else the sink says "retry".
+	Unvalidated bool          // The workers are built to leave out what makes it exactly once: copies must be found.
+	KeepLogs    bool          // Of runs that pass, too.
 }
+
+// exactlyOnce reports whether the sink is the one that writes to a topic.
+func (p *Plan) exactlyOnce() bool { return strings.HasSuffix(p.Sink, ":kafka") }
 
 // Outcome is what a run found.
 type Outcome struct {
@@ -55,6 +60,7 @@ type Outcome struct {
 	Backlog    Backlog       // Of the group, then.
 	Held       int           // Of the lost records: those the group has not finished.
 	Lost       []string      // About each lost record, the first of them.
+	Claims     []string      // About each of the first records that are lost or in two places, where it is to be written once.
 	Refused    int           // Records the brokers did not confirm.
 	Stops      []time.Duration
 	Counters   map[string]float64
@@ -75,12 +81,14 @@ type run struct {
 	begin    time.Time
 	cluster  *kafkatest.Cluster
 	admin    *kadm.Client
-	target   *Target
+	seen     *marks     // What has arrived, as far as the wait for the end knows.
+	target   *Target    // Nil where the sink writes to a topic.
 	toTarget []*Proxy   // By worker.
 	toBroker [][]*Proxy // By worker, by broker.
 	workers  []*worker
 	topic    string
 	letters  string
+	copies   string // The topic that the kafka sink writes to, else empty.
 	group    string
 	out      *Outcome
 
@@ -93,25 +101,37 @@ type run struct {
 // from going on fails the test.
 func Run(tb testing.TB, log *slog.Logger, plan Plan) *Outcome {
 	tb.Helper()
+	if plan.Pace == 0 {
+		plan.Pace = usualPace
+	}
+	if plan.exactlyOnce() {
+		plan.Kinds = slices.DeleteFunc(slices.Clone(plan.Kinds), Kind.ofTarget)
+	}
 	r := &run{tb: tb, log: log, plan: plan, out: &Outcome{Plan: plan, Counters: map[string]float64{}}, stop: map[int]func(){}}
 	r.prepare()
-	r.out.Faults = Schedule(plan.Seed, plan.Length, plan.Kinds)
+	r.out.Faults = Schedule(plan.Seed, plan.Length, plan.Pace, plan.Kinds)
 	ctx, cancel := context.WithCancel(tb.Context())
 	var side sync.WaitGroup
 	defer side.Wait()
 	defer cancel()
 
-	p, err := newProducer(r.cluster.Bootstrap(), r.topic)
+	p, err := newProducer(r.cluster.Bootstrap(), r.topic, r.copies)
 	r.must(err)
 	defer p.client.Close()
 	for _, w := range r.workers {
 		r.must(w.start())
 	}
 	side.Go(func() { r.watchCounters(ctx) })
-	side.Go(func() { r.watchLetters(ctx) })
-	producing, endProducing := context.WithTimeout(ctx, time.Until(r.begin.Add(plan.Length)))
+	side.Go(func() { r.watchTopics(ctx) })
+	producing, endProducing := context.WithCancel(ctx)
 	defer endProducing()
 	side.Go(func() { p.run(producing, plan.Rate) })
+	length := plan.Length
+	if plan.Faults != nil {
+		length += r.chosenFaults()
+	}
+	limit := time.AfterFunc(time.Until(r.begin.Add(length)), endProducing)
+	defer limit.Stop()
 	r.breakThings()
 	<-producing.Done()
 	r.heal()
@@ -146,145 +166,6 @@ func (r *run) complain(format string, args ...any) {
 	r.out.Complaints = append(r.out.Complaints, text)
 }
 
-// prepare starts all but the workers.
-func (r *run) prepare() {
-	var err error
-	listeners := make([]kafkatest.Listener, workers)
-	for i := range workers {
-		r.toTarget = append(r.toTarget, r.newProxy())
-		var links []*Proxy
-		for range brokers {
-			links = append(links, r.newProxy())
-		}
-		r.toBroker = append(r.toBroker, links)
-		listeners[i] = kafkatest.Listener{Name: fmt.Sprintf("WORKER%d", i+1), Advertised: addresses(links)}
-	}
-	r.cluster = kafkatest.New(r.tb, kafkatest.Options{Brokers: brokers, Listeners: listeners})
-	r.admin = r.cluster.Admin(r.tb)
-	for i, l := range listeners {
-		for b, address := range r.cluster.BootstrapOf(l.Name) {
-			r.toBroker[i][b].SetTarget(address)
-		}
-	}
-	r.group = kafkatest.Name(r.tb)
-	r.topic, r.letters = "in."+r.group, "dlq."+r.group
-	r.cluster.CreateTopic(r.tb, r.topic, partitions, brokers, map[string]string{"min.insync.replicas": "2"})
-	// The time a dead letter was written is the broker's.
-	r.cluster.CreateTopic(r.tb, r.letters, partitions, brokers, map[string]string{
-		"min.insync.replicas": "2", "message.timestamp.type": "LogAppendTime", "errors.deadletterqueue.group.enable": "true",
-	})
-
-	if r.dir, err = os.MkdirTemp("", "sluice-chaos-"); err != nil {
-		r.tb.Fatal(err)
-	}
-	r.out.Logs = r.dir
-	r.tb.Cleanup(func() {
-		if r.tb.Failed() || r.plan.KeepLogs {
-			r.log.Info("the workers' logs are kept", "folder", r.dir)
-			_ = os.RemoveAll(filepath.Join(r.dir, "bin"))
-			return
-		}
-		_ = os.RemoveAll(r.dir)
-	})
-	bin := filepath.Join(r.dir, "bin")
-	r.must(build(r.tb.Context(), bin))
-
-	r.begin = time.Now()
-	r.target, err = NewTarget(r.plan.Seed, r.begin, 2*r.requestTimeout())
-	r.must(err)
-	r.tb.Cleanup(r.target.Close)
-	for i := range workers {
-		r.toTarget[i].SetTarget(r.target.Address())
-		w, err := newWorker(bin, r.dir, fmt.Sprintf("w%d", i+1), r.definitions(i))
-		r.must(err)
-		r.workers = append(r.workers, w)
-		r.tb.Cleanup(func() { _ = w.kill() })
-	}
-	r.begin = r.target.begin
-}
-
-func (r *run) newProxy() *Proxy {
-	p, err := NewProxy()
-	r.must(err)
-	r.tb.Cleanup(p.Close)
-	return p
-}
-
-func addresses(proxies []*Proxy) []string {
-	var out []string
-	for _, p := range proxies {
-		out = append(out, p.Address())
-	}
-	return out
-}
-
-// build compiles the program and the plugin.
-func build(ctx context.Context, bin string) error {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		return fmt.Errorf("find the repository: %w", err)
-	}
-	for out, pkg := range map[string]string{"sluice": "./cmd/sluice", "plugins/sluice-sink-http": "./plugins/http/sluice-sink-http"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(bin, out), pkg)
-		cmd.Dir = root
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, text)
-		}
-	}
-	return nil
-}
-
-// requestTimeout is the sink's bound on one request.
-func (r *run) requestTimeout() time.Duration {
-	if r.plan.Unknown {
-		return 30 * time.Second
-	}
-	return 4 * time.Second
-}
-
-// definitions are those of worker i. All have the same connector, but for the addresses of the proxies.
-func (r *run) definitions(i int) string {
-	put := 20 * time.Second
-	if r.plan.Unknown {
-		put = 5 * time.Second
-	}
-	return fmt.Sprintf(`
-kafka "main" {
-  bootstrap = ["%s"]
-}
-connector %q {
-  sink           = %q
-  topics         = [%q]
-  group_id       = %q
-  group_protocol = "share"
-  parallelism    = 3
-  put_timeout    = "%v"
-  share {
-    acquisition_lock_timeout = "%v"
-  }
-  batch {
-    max_records = 200
-  }
-  retry {
-    max = "5s"
-  }
-  breaker {
-    max = "5s"
-  }
-  dead_letter_queue {
-    topic = %q
-  }
-  config {
-    url     = "http://%s/w%d"
-    body    = "ndjson"
-    include = ["topic", "partition", "offset"]
-    timeout = "%v"
-  }
-}
-`, strings.Join(addresses(r.toBroker[i]), `", "`), connector, r.plan.Sink, r.topic, r.group, put, Lock, r.letters,
-		r.toTarget[i].Address(), i+1, r.requestTimeout())
-}
-
 // watchCounters asks the workers for their counters every second, and writes them to a file beside their logs.
 func (r *run) watchCounters(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
@@ -310,22 +191,43 @@ func (r *run) watchCounters(ctx context.Context) {
 	}
 }
 
-// watchLetters marks dead letters as they come, so that the wait for the group knows of them.
-func (r *run) watchLetters(ctx context.Context) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(r.cluster.Bootstrap()...), kgo.ConsumeTopics(r.letters),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+// watchTopics marks dead letters, and the kafka sink's records, as they come, so that the wait for the group knows of them.
+func (r *run) watchTopics(ctx context.Context) {
+	topics := []string{r.letters}
+	if r.copies != "" {
+		topics = append(topics, r.copies)
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(r.cluster.Bootstrap()...), kgo.ConsumeTopics(topics...),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
-		r.log.Error("dead letters are not watched", "err", err)
+		r.log.Error("what is written is not watched", "err", err)
 		return
 	}
 	defer client.Close()
 	for ctx.Err() == nil {
 		client.PollFetches(ctx).EachRecord(func(rec *kgo.Record) {
 			if id, err := kafkatest.ID(rec.Value); err == nil {
-				r.target.Mark(id)
+				r.seen.Mark(id)
 			}
 		})
 	}
+}
+
+// chosenFaults waits until many records have arrived, takes the plan's faults from then on, and returns when that was.
+func (r *run) chosenFaults() time.Duration {
+	r.must(r.await(settleLimit, func() error {
+		if n := r.seen.Count(); n < 1000 {
+			return fmt.Errorf("only %d records arrive", n)
+		}
+		return nil
+	}))
+	now := time.Since(r.begin)
+	r.out.Faults = slices.Clone(r.plan.Faults)
+	for i := range r.out.Faults {
+		r.out.Faults[i].Start += now
+		r.out.Faults[i].End += now
+	}
+	return now
 }
 
 // breakThings does the faults in time.
@@ -501,7 +403,7 @@ func (r *run) await(limit time.Duration, check func() error) error {
 func (r *run) drain(healed time.Time) {
 	said := time.Time{}
 	err := r.await(settleLimit, func() error {
-		r.out.Missing = r.target.Missing(r.out.Places)
+		r.out.Missing = r.seen.Missing(r.out.Places)
 		var err error
 		defer func() {
 			if time.Since(said) > 5*time.Second {
@@ -538,22 +440,45 @@ func (r *run) stopWorkers() {
 	}
 }
 
-// account reads what arrived where, and the logs.
-func (r *run) account() {
+// stored returns what the target and the dead letter topic have.
+func (r *run) stored() []Event {
 	events, odd := r.target.Events()
 	for _, text := range odd {
 		r.complain("the target got something else: %s", text)
 	}
 	for _, rec := range r.cluster.ReadAll(r.tb, r.letters) {
-		e, err := readLetter(rec, r.begin)
-		if err != nil {
+		if e, err := readLetter(rec, r.begin); err != nil {
 			r.complain("dead letter at %d/%d: %v", rec.Partition, rec.Offset, err)
-			continue
+		} else {
+			events = append(events, e)
 		}
-		events = append(events, e)
+	}
+	return events
+}
+
+// account reads what arrived where, and the logs.
+func (r *run) account() {
+	var events []Event
+	if r.plan.exactlyOnce() {
+		events = r.committed()
+	} else {
+		events = r.stored()
 	}
 	r.out.Account = Tally(r.out.Places, events, Bad, r.out.Faults, graceAfter)
+	r.out.Account.Once = r.plan.exactlyOnce()
 	r.must(writeEvents(filepath.Join(r.dir, "events.csv"), events))
+	if r.plan.exactlyOnce() && (r.plan.KeepLogs || r.out.Failed()) {
+		var about []Place
+		for _, d := range r.out.Account.Doubles[:min(len(r.out.Account.Doubles), shown)] {
+			about = append(about, d.Second.Place)
+		}
+		for _, id := range r.out.Account.Lost[:min(len(r.out.Account.Lost), shown)] {
+			about = append(about, r.out.Places[id])
+		}
+		var err error
+		r.out.Claims, err = r.writeLedger(filepath.Join(r.dir, "ledger.jsonl"), about)
+		r.must(err)
+	}
 	for _, id := range r.out.Account.Lost {
 		if r.out.held(r.out.Places[id]) {
 			r.out.Held++

@@ -28,6 +28,7 @@ func Bad(id int) bool { return id%badEvery == badEvery/2 }
 
 // Target is an HTTP service that keeps what it gets. Its methods may be called from several goroutines.
 type Target struct {
+	marks
 	begin  time.Time
 	late   time.Duration // How long StoreLate waits before it answers.
 	server *http.Server
@@ -39,7 +40,6 @@ type Target struct {
 	share  float64       // Of the requests the fault hits.
 	healed chan struct{} // Closed when the fault ends.
 	events []Event
-	seen   []uint64   // Bits of the ids that arrived here or were marked.
 	rng    *rand.Rand // Which requests a fault hits.
 	odd    []string   // The first requests that were not understood.
 }
@@ -87,34 +87,6 @@ func (t *Target) Heal() {
 		t.fault = ""
 		close(t.healed)
 	}
-}
-
-// Mark notes that a record is dealt with elsewhere.
-func (t *Target) Mark(id int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mark(id)
-}
-
-// mark sets the bit of an id. t.mu must be held.
-func (t *Target) mark(id int) {
-	for id/64 >= len(t.seen) {
-		t.seen = append(t.seen, make([]uint64, max(1024, len(t.seen)))...)
-	}
-	t.seen[id/64] |= 1 << (id % 64)
-}
-
-// Missing returns how many of the confirmed records did not arrive here and were not marked.
-func (t *Target) Missing(confirmed []Place) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := 0
-	for id, p := range confirmed {
-		if p.Offset != unconfirmed && (id/64 >= len(t.seen) || t.seen[id/64]&(1<<(id%64)) == 0) {
-			n++
-		}
-	}
-	return n
 }
 
 // Events returns a copy of all arrivals, and the first requests that were not understood.
@@ -192,7 +164,7 @@ func (t *Target) store(worker string, body []byte) int {
 	defer t.mu.Unlock()
 	t.events = append(t.events, batch...)
 	for _, e := range batch {
-		t.mark(e.ID)
+		t.Mark(e.ID)
 	}
 	return http.StatusNoContent
 }

@@ -133,7 +133,7 @@ func TestKillsLoseNothing(t *testing.T) {
 				small := "\n batch {\n max_records = 100\n }\n"
 				w := newWorker(t, definitions(c, topic, kafkatest.Name(t), strings.Replace(m.hcl, "parallelism = 4", "parallelism = 1", 1)+"\n"+body+small))
 				arrived := dst.arrived
-				produced := 0
+				produced, late := 0, 0
 				for k := range kills {
 					// Each kill has work in flight: a share of the records comes
 					// before it, and a quarter of that is waited for.
@@ -144,9 +144,13 @@ func TestKillsLoseNothing(t *testing.T) {
 					w.start()
 					await(t, 6*time.Minute, fmt.Sprintf("%d records arrive before kill %d", next, k+1), func() bool { return arrived() >= next })
 					w.kill()
-					if now := arrived(); now == produced {
-						t.Errorf("kill %d fell where nothing was in flight: %d of %d there", k+1, now, produced)
+					if now := arrived(); now == produced { // A fast sink on a busy machine.
+						late++
+						t.Logf("kill %d fell where nothing was in flight: %d of %d there", k+1, now, produced)
 					}
+				}
+				if late > kills/2 {
+					t.Errorf("%d of %d kills fell where nothing was in flight: the run shows little", late, kills)
 				}
 				c.Produce(t, topic, produced, records-produced, 1000)
 				w.start()

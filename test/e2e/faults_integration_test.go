@@ -19,12 +19,7 @@ func TestRefusedRecordsAloneAreDeadLettered(t *testing.T) {
 	topic, dlq := c.Topic(t, 2), "dlq."+kafkatest.Name(t)
 	c.Produce(t, topic, 0, n, 200)
 	dst := newHTTPTarget(t)
-	dst.answer = func(id int) int {
-		if id%1000 == 500 {
-			return http.StatusUnprocessableEntity
-		}
-		return http.StatusNoContent
-	}
+	dst.answer = refuseOneInAThousand
 	group := kafkatest.Name(t)
 	w := newWorker(t, definitions(c, topic, group, httpSink(dst.server.URL, dlq, `tasks = 2`)))
 	w.start()

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ type gate struct {
 
 func newGate(t *testing.T) *gate {
 	t.Helper()
-	g := &gate{t: t, address: freeAddress(t)}
+	g := &gate{httpTarget: httpTarget{seen: make([]atomic.Int32, records)}, t: t, address: freeAddress(t)}
 	g.listen(http.HandlerFunc(g.serve))
 	t.Cleanup(func() { _ = g.server.Close() })
 	return g

@@ -258,10 +258,7 @@ func TestPauseHoldsNothing(t *testing.T) {
 func TestAnOldBroker(t *testing.T) {
 	t.Parallel()
 	const n, poison = 5_000, 700
-	c := kafkatest.New(t, kafkatest.Options{Version: kafkatest.Old, Properties: map[string]string{ // A dead member keeps its partitions for so long.
-		"group.share.session.timeout.ms": "6000", "group.share.min.session.timeout.ms": "6000",
-		"group.share.heartbeat.interval.ms": "1000", "group.share.min.heartbeat.interval.ms": "1000",
-	}})
+	c := kafkatest.New(t, kafkatest.Options{Version: kafkatest.Old, Properties: shortSessions()})
 	topic, dlq := c.Topic(t, 1), "dlq."+kafkatest.Name(t)
 	c.Produce(t, topic, 0, n, 200)
 	dst := newHTTPTarget(t)

@@ -59,7 +59,7 @@ func (f *fileTarget) counts(n int) []int {
 		}
 		f.off += int64(len(line))
 		id, ok := idOf(line)
-		if !ok {
+		if !ok || id >= len(f.seen) {
 			f.t.Fatalf("not a line of ours: %.80q", line)
 		}
 		if f.seen[id] == 0 {
@@ -76,7 +76,7 @@ func idOf(value []byte) (int, bool) {
 	digits, rest, found := bytes.Cut(rest, []byte(","))
 	id, err := strconv.Atoi(string(digits))
 	whole := bytes.HasSuffix(bytes.TrimSuffix(rest, []byte("\n")), []byte(`"}`))
-	return id, ok && found && err == nil && whole && id >= 0 && id < records
+	return id, ok && found && err == nil && whole && id >= 0
 }
 
 // httpTarget is a service that takes one record per request. answer may refuse
@@ -84,15 +84,18 @@ func idOf(value []byte) (int, bool) {
 type httpTarget struct {
 	server *httptest.Server
 	answer func(id int) int
-	seen   [records]atomic.Int32 // Answers with a 2xx, by id.
+	seen   []atomic.Int32 // Answers with a 2xx, by id.
 
 	distinct atomic.Int64
 }
 
 func (h *httpTarget) arrived() int { return int(h.distinct.Load()) }
 
-func newHTTPTarget(t *testing.T) *httpTarget {
-	h := &httpTarget{}
+func newHTTPTarget(t *testing.T) *httpTarget { return newHTTPTargetOf(t, records) }
+
+// newHTTPTargetOf is one for the ids 0 to n-1.
+func newHTTPTargetOf(t *testing.T, n int) *httpTarget {
+	h := &httpTarget{seen: make([]atomic.Int32, n)}
 	h.server = httptest.NewServer(http.HandlerFunc(h.serve))
 	t.Cleanup(h.server.Close)
 	return h
@@ -107,18 +110,24 @@ func (h *httpTarget) serve(w http.ResponseWriter, r *http.Request) {
 	code := http.StatusNoContent
 	for line := range bytes.Lines(body) { // One, where each record is a request.
 		id, ok := idOf(line)
-		if !ok {
+		if !ok || id >= len(h.seen) {
 			http.Error(w, "not a record of ours", http.StatusBadRequest)
 			return
 		}
 		if h.answer != nil {
 			code = h.answer(id)
 		}
-		if code < 300 && h.seen[id].Add(1) == 1 {
-			h.distinct.Add(1)
+		if code < 300 {
+			h.store(id)
 		}
 	}
 	w.WriteHeader(code)
+}
+
+func (h *httpTarget) store(id int) {
+	if h.seen[id].Add(1) == 1 {
+		h.distinct.Add(1)
+	}
 }
 
 func (h *httpTarget) counts(n int) []int {
@@ -127,6 +136,14 @@ func (h *httpTarget) counts(n int) []int {
 		out[id] = int(h.seen[id].Load())
 	}
 	return out
+}
+
+// refuseOneInAThousand is an answer: ids that end in 500 are bad.
+func refuseOneInAThousand(id int) int {
+	if id%1000 == 500 {
+		return http.StatusUnprocessableEntity
+	}
+	return http.StatusNoContent
 }
 
 // missing returns how many ids did not arrive, and extra how often one came

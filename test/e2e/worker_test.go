@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,7 +28,7 @@ import (
 // built is where the program and the plugins are, made once per test process.
 var built = sync.OnceValues(build)
 
-// build compiles the program into bin/ and the plugins into bin/plugins/.
+// build compiles the program, the plugins into plugins/ and the modules into modules/.
 func build() (string, error) {
 	dir, err := os.MkdirTemp("", "sluice-e2e-")
 	if err != nil {
@@ -35,16 +38,18 @@ func build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plugins := filepath.Join(dir, "plugins")
+	plugins, modules := filepath.Join(dir, "plugins"), filepath.Join(dir, "modules")
 	for _, c := range []struct {
 		env  []string
 		args []string
 	}{
 		{nil, []string{"build", "-o", filepath.Join(dir, "sluice"), "./cmd/sluice"}},
 		{nil, []string{"build", "-o", filepath.Join(plugins, "sluice-sink-file"), "./plugins/file/sluice-sink-file"}},
-		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"build", "-buildmode=c-shared", "-o", filepath.Join(plugins, "webhook.wasm"), "./examples/plugins/wasm-http"}},
+		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"build", "-buildmode=c-shared", "-o", filepath.Join(modules, "webhook.wasm"), "./examples/plugins/wasm-http"}},
+		{nil, []string{"build", "-o", filepath.Join(plugins, "sluice-sink-split"), "./examples/plugins/split/process"}},
+		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"build", "-buildmode=c-shared", "-o", filepath.Join(modules, "split.wasm"), "./examples/plugins/split/wasm"}},
 		{nil, []string{"build", "-o", filepath.Join(plugins, "sluice-sink-poison"), "./test/e2e/testdata/poison/process"}},
-		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"build", "-buildmode=c-shared", "-o", filepath.Join(plugins, "poison.wasm"), "./test/e2e/testdata/poison/wasm"}},
+		{[]string{"GOOS=wasip1", "GOARCH=wasm"}, []string{"build", "-buildmode=c-shared", "-o", filepath.Join(modules, "poison.wasm"), "./test/e2e/testdata/poison/wasm"}},
 	} {
 		cmd := exec.Command("go", c.args...)
 		cmd.Dir, cmd.Env = root, append(os.Environ(), c.env...)
@@ -56,6 +61,11 @@ func build() (string, error) {
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// Tests mostly wait, for locks and outages to end: more of them at a time than there are cores.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.NumCPU())); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if dir, err := built(); err == nil {
 		_ = os.RemoveAll(dir)
@@ -73,7 +83,8 @@ type worker struct {
 }
 
 // newWorker writes the definitions. settings are further lines of the worker
-// block.
+// block. A worker compiles all modules it finds, so it finds none unless one is
+// used.
 func newWorker(t *testing.T, hcl string, settings ...string) *worker {
 	t.Helper()
 	bin, err := built()
@@ -81,8 +92,15 @@ func newWorker(t *testing.T, hcl string, settings ...string) *worker {
 		t.Fatal(err)
 	}
 	w := &worker{t: t, dir: t.TempDir(), listen: freeAddress(t)}
-	head := fmt.Sprintf("worker {\n  id = \"w1\"\n  plugin_path = [%q]\n  listen = %q\n  state_dir = %q\n  %s\n}\n",
-		filepath.Join(bin, "plugins"), w.listen, filepath.Join(w.dir, "state"), strings.Join(settings, "\n  "))
+	path := filepath.Join(bin, "plugins")
+	if strings.Contains(hcl, `"wasm:`) {
+		path = filepath.Join(bin, "modules")
+	}
+	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "id ") }) {
+		settings = append(settings, `id = "w1"`)
+	}
+	head := fmt.Sprintf("worker {\n  plugin_path = [%q]\n  listen = %q\n  state_dir = %q\n  %s\n}\n",
+		path, w.listen, filepath.Join(w.dir, "state"), strings.Join(settings, "\n  "))
 	if err := os.WriteFile(filepath.Join(w.dir, "sluice.hcl"), []byte(head+hcl), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -144,14 +162,20 @@ func (w *worker) kill() {
 	w.cmd = nil
 }
 
-// stop ends the process in order and checks its exit code.
-func (w *worker) stop() {
+// signal sends sig to the process.
+func (w *worker) signal(sig os.Signal) {
+	w.t.Helper()
+	if err := w.cmd.Process.Signal(sig); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// stop ends the process in order, checks its exit code and returns how long it took.
+func (w *worker) stop() time.Duration {
 	w.t.Helper()
 	await(w.t, time.Minute, "the worker answers", func() bool { _, ok := w.get(w.t.Context(), "/healthz"); return ok })
 	begin := time.Now()
-	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		w.t.Fatal(err)
-	}
+	w.signal(syscall.SIGTERM)
 	select {
 	case <-w.exited:
 	case <-time.After(40 * time.Second):
@@ -160,8 +184,10 @@ func (w *worker) stop() {
 	if code := w.cmd.ProcessState.ExitCode(); code != 0 {
 		w.t.Errorf("exit code %d after SIGTERM, want 0", code)
 	}
-	w.t.Logf("stopped in %.1fs", time.Since(begin).Seconds())
+	took := time.Since(begin)
+	w.t.Logf("stopped in %.1fs", took.Seconds())
 	w.cmd = nil
+	return took
 }
 
 // status asks for a connector's status; false while there is no answer.
@@ -203,14 +229,24 @@ func (w *worker) call(t *testing.T, method, path string) int {
 // metric sums a metric over its labels.
 func (w *worker) metric(name string) float64 {
 	w.t.Helper()
+	return w.metricOf(name, "")
+}
+
+// metricOf sums a metric over its labels but the connector's, "" for all.
+func (w *worker) metricOf(name, connector string) float64 {
+	w.t.Helper()
 	body, ok := w.get(w.t.Context(), "/metrics")
 	if !ok {
 		w.t.Fatal("the worker serves no metrics")
 	}
+	of := ""
+	if connector != "" {
+		of = fmt.Sprintf("connector=%q", connector)
+	}
 	sum := 0.0
 	for sc := bufio.NewScanner(bytes.NewReader(body)); sc.Scan(); {
 		line := sc.Text()
-		if strings.HasPrefix(line, name+"{") {
+		if strings.HasPrefix(line, name+"{") && strings.Contains(line, of) {
 			v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 			if err != nil {
 				w.t.Fatal(err)
@@ -221,9 +257,36 @@ func (w *worker) metric(name string) float64 {
 	return sum
 }
 
-// await polls cond until it holds, or fails the test after limit.
+// logged is a line of a worker's log.
+type logged struct {
+	Time      time.Time `json:"time"`
+	Level     string    `json:"level"`
+	Message   string    `json:"msg"`
+	Connector string    `json:"connector"`
+	Text      string    `json:"-"` // The whole line.
+}
+
+// complaints are the lines of its log of level WARN and ERROR, from a time on.
+func (w *worker) complaints(from time.Time) []logged {
+	w.t.Helper()
+	b, err := os.ReadFile(filepath.Join(w.dir, "log"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out []logged
+	for line := range bytes.Lines(b) {
+		l := logged{Text: string(bytes.TrimSpace(line))}
+		if json.Unmarshal(line, &l) == nil && (l.Level == "WARN" || l.Level == "ERROR") && !l.Time.Before(from) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// await polls cond until it holds, or fails the test after limit, or thrice that: machines may be busy.
 func await(t *testing.T, limit time.Duration, what string, cond func() bool) {
 	t.Helper()
+	limit *= 3
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)

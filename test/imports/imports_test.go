@@ -28,7 +28,7 @@ var owners = []struct {
 	{"github.com/hashicorp/go-plugin", []string{"loader", "pluginapi/serve"}, "only the two ends of a plugin process know how it starts"},
 	{"github.com/hashicorp/hcl", []string{"host"}, "only host reads definitions"},
 	{"github.com/zclconf/go-cty", []string{"host"}, "only host reads definitions"},
-	{"github.com/twmb/franz-go", []string{"internal/kafka", "sharetask/sharegroup", "sharetask/consumergroup", "sharetask/deadletter", "host/devbroker", "test"}, "Kafka clients stay at the edges"},
+	{"github.com/twmb/franz-go", []string{"internal/kafka", "sharetask/sharegroup", "sharetask/consumergroup", "sharetask/deadletter", "sharetask/parking", "sharetask/emit", "sharetask/exactlyonce", "host/devbroker", "test"}, "Kafka clients stay at the edges"},
 	{"github.com/IBM/sarama", []string{"internal/kafka", "sharetask/sharegroup", "sharetask/consumergroup", "sharetask/deadletter", "host/devbroker", "test"}, "Kafka clients stay at the edges"},
 }
 

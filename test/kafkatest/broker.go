@@ -48,6 +48,7 @@ func (b *broker) start() error {
 	started, exited := make(chan error, 1), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread() // Or the thread would end, and with it what it had started before.
 		err := cmd.Start()
 		started <- err
 		if err == nil {

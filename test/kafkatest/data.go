@@ -79,6 +79,21 @@ func (c *Cluster) CreateTopic(t testing.TB, name string, partitions, replication
 	}
 }
 
+// DeleteTopic deletes a topic and waits until no running broker knows it. Until then they take records for it, though the deletion is answered.
+func (c *Cluster) DeleteTopic(t testing.TB, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
+	defer cancel()
+	if _, err := c.Admin(t).DeleteTopic(ctx, name); err != nil {
+		t.Fatalf("delete topic %s: %v", name, err)
+	}
+	for _, b := range c.brokers {
+		if b.running() {
+			c.awaitTopic(ctx, t, b, name, 0)
+		}
+	}
+}
+
 // awaitTopic polls one broker until it names a leader for each partition.
 func (c *Cluster) awaitTopic(ctx context.Context, t testing.TB, b *broker, name string, partitions int) {
 	t.Helper()
@@ -99,7 +114,7 @@ func (c *Cluster) awaitTopic(ctx context.Context, t testing.TB, b *broker, name 
 				}
 			}
 		}
-		if led == partitions {
+		if err == nil && led == partitions {
 			return
 		}
 		select {

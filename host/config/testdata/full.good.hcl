@@ -79,6 +79,7 @@ connector "orders-to-postgres" {
   }
   dead_letter_queue {
     topic              = "dlq.orders"
+    broker             = true
     partitions         = 3
     replication_factor = 1
   }

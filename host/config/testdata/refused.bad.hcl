@@ -5,14 +5,10 @@ kafka "main" {
 connector "orders" {
   sink   = "file"
   topics = ["orders"]
-  delivery_semantics = "exactly-once"
+  delivery_semantics = "at-most-once"
   share {
-    acknowledgement_mode = "implicit"
+    acknowledgement_mode = "automatic"
     hold_timeout         = "2m"
-  }
-  retry {
-    park_after = "1m"
-    topic      = "retry"
   }
   transform "mask" {
     type = "mask_field"
@@ -21,7 +17,6 @@ connector "orders" {
     topic     = "d"
     max_ratio = 0.5
     net       = true
-    broker    = false
   }
   isolate {
     attempts = 3

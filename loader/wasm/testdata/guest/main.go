@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"os"
 	"strings"
 	"time"
@@ -97,6 +98,11 @@ func (s *sink) one(ctx context.Context, rec *pluginapi.Record) (pluginapi.Result
 		left := time.Until(deadline) > 0
 		header, _ := rec.Header("h")
 		return pluginapi.Rejected("echo", fmt.Sprintf("%s %v %s %s %t", rec.ID(), rec.Timestamp.UnixMilli(), header.AppendText(nil), rest, left)), nil
+	case "sum": // The host reads the log line, and the answer, where memory has grown.
+		s.kept = append(s.kept, make([]byte, len(rest)))
+		copy(s.kept[len(s.kept)-1], rest)
+		s.cfg.Logger.Error("summed", "bytes", len(rest))
+		return pluginapi.Rejected("sum", fmt.Sprint(crc32.ChecksumIEEE(s.kept[len(s.kept)-1]))), nil
 	case "retry":
 		return pluginapi.Retried(&pluginapi.Error{Class: pluginapi.Throttled, Code: "429", RetryAfter: 1500 * time.Millisecond}), nil
 	case "panic":

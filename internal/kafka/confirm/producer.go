@@ -1,4 +1,4 @@
-package deadletter
+package confirm
 
 import (
 	"context"
@@ -14,36 +14,29 @@ import (
 	"github.com/sluicehq/sluice/internal/kafka"
 )
 
-var (
-	errClosed  = errors.New("the dead letter queue is closed")
-	errNotSent = errors.New("not sent") // Whoever was to send it left first.
-)
+// ErrClosed is the error of what is written after Close.
+var ErrClosed = errors.New("the writer is closed")
+
+var errNotSent = errors.New("not sent") // Whoever was to send it left first.
 
 const (
-	closeGrace = 5 * time.Second
+	// CloseGrace is how long Close waits at most.
+	CloseGrace = 5 * time.Second
 	// largestMessage is what fits in the largest request brokers take by
 	// default (socket.request.max.bytes), its head left out.
 	largestMessage = 100<<20 - 64<<10
 )
 
-// coordinates name a letter: one that is still on its way is not sent twice.
-type coordinates struct {
-	topic     string
-	id        [16]byte
-	partition int32
-	offset    int64
-}
-
-// attempt is one letter handed to the client. done is closed when err is set.
+// attempt is one message handed to the client. done is closed when err is set.
 type attempt struct {
-	key  coordinates
+	key  Coordinates
 	done chan struct{}
 	err  error
 }
 
 // producer is an idempotent client and what is on its way in it. The client
-// writes a letter again, under the sequence number it had, until a broker
-// answers: an error means that the letter is not in the topic, unless the
+// writes a message again, under the sequence number it had, until a broker
+// answers: an error means that the message is not in the topic, unless the
 // client was closed first.
 type producer struct {
 	client *kgo.Client
@@ -52,12 +45,12 @@ type producer struct {
 	alone  bool
 
 	mu     sync.Mutex
-	open   map[coordinates]*attempt // Guarded by mu.
-	closed bool                     // No send begins any more. Guarded by mu.
+	open   map[Coordinates]*attempt // Guarded by mu.
+	closed error                    // Why no send begins any more; nil while they do. Guarded by mu.
 
 	senders  sync.WaitGroup // Waiting for room.
 	stopping context.Context
-	stop     context.CancelFunc
+	stop     context.CancelCauseFunc
 	trouble  atomic.Pointer[error] // Why the last connection failed; nil if it did not.
 }
 
@@ -69,7 +62,7 @@ var (
 // newProducer makes a producer; it connects when first used. alone sends every
 // message in a batch of its own, by sending the next one after the answer.
 func newProducer(conn kafka.Connection, maxMessageBytes int, budget int64, alone bool) (*producer, error) {
-	p := &producer{most: budget, alone: alone, open: make(map[coordinates]*attempt)}
+	p := &producer{most: budget, alone: alone, open: make(map[Coordinates]*attempt)}
 	if alone {
 		p.most = 1
 	}
@@ -78,7 +71,7 @@ func newProducer(conn kafka.Connection, maxMessageBytes int, budget int64, alone
 	if err != nil {
 		return nil, err
 	}
-	p.stopping, p.stop = context.WithCancel(context.Background())
+	p.stopping, p.stop = context.WithCancelCause(context.Background())
 	p.client, err = kgo.NewClient(append(opts,
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(samePartition)),
@@ -88,13 +81,13 @@ func newProducer(conn kafka.Connection, maxMessageBytes int, budget int64, alone
 		kgo.WithHooks(p),
 	)...)
 	if err != nil {
-		p.stop()
+		p.stop(nil)
 		return nil, err
 	}
 	return p, nil
 }
 
-// samePartition keeps a letter on its source's partition, modulo the topic's.
+// samePartition keeps a message on its partition, modulo the topic's.
 func samePartition(string) func(*kgo.Record, int) int {
 	return func(r *kgo.Record, partitions int) int { return int(r.Partition) % partitions }
 }
@@ -115,7 +108,7 @@ func (p *producer) OnBrokerE2E(_ kgo.BrokerMetadata, _ int16, e2e kgo.BrokerE2E)
 	}
 }
 
-// why returns what keeps letters from landing, nil if nothing is known to.
+// why returns what keeps messages from landing, nil if nothing is known to.
 func (p *producer) why() error {
 	if err := p.trouble.Load(); err != nil {
 		return *err
@@ -125,13 +118,13 @@ func (p *producer) why() error {
 
 // send hands a record to the client, waiting for room until ctx ends, and
 // returns the attempt, which settles by itself even when nobody waits for it.
-// If the same letter is on its way already, it returns that attempt.
-func (p *producer) send(ctx context.Context, key coordinates, r *kgo.Record) *attempt {
+// If the same record is on its way already, it returns that attempt.
+func (p *producer) send(ctx context.Context, key Coordinates, r *kgo.Record) *attempt {
 	a := &attempt{key: key, done: make(chan struct{})}
 	p.mu.Lock()
-	if p.closed {
+	if p.closed != nil {
+		a.err = p.closed
 		p.mu.Unlock()
-		a.err = errClosed
 		close(a.done)
 		return a
 	}
@@ -150,13 +143,13 @@ func (p *producer) send(ctx context.Context, key coordinates, r *kgo.Record) *at
 	cost := min(int64(size(r)), p.most)
 	if ctx.Err() != nil || p.budget.Acquire(ctx, cost) != nil {
 		if p.stopping.Err() != nil {
-			p.finish(a, errClosed)
+			p.finish(a, context.Cause(p.stopping))
 		} else {
 			p.finish(a, errNotSent)
 		}
 		return a
 	}
-	// Not the caller's context: a letter that may have been sent is followed
+	// Not the caller's context: a message that may have been sent is followed
 	// to its end, or a second try could double it.
 	p.client.Produce(context.Background(), r, func(_ *kgo.Record, err error) {
 		p.budget.Release(cost)
@@ -173,13 +166,13 @@ func (p *producer) finish(a *attempt, err error) {
 	close(a.done)
 }
 
-// close refuses further sends, gives what is on its way until ctx ends to land,
-// then drops the connections, which fails the rest.
-func (p *producer) close(ctx context.Context) {
+// close refuses further sends for the reason why, gives what is on its way until
+// ctx ends to land, then drops the connections, which fails the rest.
+func (p *producer) close(ctx context.Context, why error) {
 	p.mu.Lock()
-	p.closed = true
+	p.closed = why
 	p.mu.Unlock()
-	p.stop()
+	p.stop(why)
 	p.senders.Wait()
 	_ = p.client.Flush(ctx) // Close settles what did not land.
 	p.client.Close()

@@ -1,4 +1,4 @@
-package deadletter
+package confirm
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// failure says what a failed write of a letter means.
+// failure says what a failed write means.
 type failure uint8
 
 const (
@@ -19,7 +19,7 @@ const (
 )
 
 // judge tells failures apart. Brokers refuse a batch as a whole, so tooLarge,
-// badTimestamp and badRecord say something about a letter only if it was alone.
+// badTimestamp and badRecord say something about a message only if it was alone.
 func judge(err error) failure {
 	for _, e := range []struct {
 		err error
@@ -37,7 +37,7 @@ func judge(err error) failure {
 		{kerr.PolicyViolation, refused},
 		{kerr.UnsupportedForMessageFormat, refused},
 		{kgo.ErrClientClosed, refused},
-		{errClosed, refused},
+		{ErrClosed, refused},
 	} {
 		if errors.Is(err, e.err) {
 			return e.is
@@ -46,9 +46,9 @@ func judge(err error) failure {
 	return uncertain
 }
 
-// next returns how to write a letter again after err, and whether to wait
-// first; final means not at all.
-func (f form) next(err error, size int) (again form, wait, final bool) {
+// next returns how to write a message again after err, and whether to wait
+// first; final means not at all. whole says that nothing may be left out.
+func (f form) next(err error, size int, whole bool) (again form, wait, final bool) {
 	switch why := judge(err); {
 	case why == uncertain:
 		return f, !errors.Is(err, errNotSent), false
@@ -57,14 +57,14 @@ func (f form) next(err error, size int) (again form, wait, final bool) {
 	case !f.alone: // A neighbour may be at fault.
 		f.alone = true
 		return f, false, false
-	case why == tooLarge && f.omit < all:
-		if f.omit == nothing {
-			f.maxedBytes = size
+	case why == tooLarge && f.Omit < All && !whole:
+		if f.Omit == Nothing {
+			f.MaxedBytes = size
 		}
-		f.omit++
+		f.Omit++
 		return f, false, false
-	case why == badTimestamp && !f.now:
-		f.now = true
+	case why == badTimestamp && !f.Now:
+		f.Now = true
 		return f, false, false
 	default:
 		return f, false, true

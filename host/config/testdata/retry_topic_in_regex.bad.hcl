@@ -1,0 +1,16 @@
+kafka "main" {
+  bootstrap = ["127.0.0.1:9092"]
+}
+
+connector "orders" {
+  sink           = "file"
+  topics_regex   = ".*orders"
+  group_protocol = "share"
+  retry {
+    park_after = "10s"
+    topic      = "retry.orders"
+  }
+  dead_letter_queue {
+    topic = "dlq"
+  }
+}

@@ -1,0 +1,152 @@
+package model
+
+import "fmt"
+
+// next calls visit with every state that may follow s.
+func next(v Variant, s state, tasks int, visit func(what string, n state)) {
+	for i := range tasks {
+		do := func(what string, change func(n *state, t *task)) {
+			n := s
+			change(&n, &n.tasks[i])
+			visit(fmt.Sprintf("task %d %s", i+1, what), n)
+		}
+		broker(&s, i, do)
+		member(v, &s, i, do)
+	}
+}
+
+// broker is what happens to task i's transaction without it.
+func broker(s *state, i int, do func(string, func(*state, *task))) {
+	switch s.tasks[i].txn {
+	case open:
+		do("'s transaction times out, or another member fences it", func(_ *state, t *task) { t.txn, t.fenced = aborting, true })
+	case committing:
+		do("'s commit marker is written", func(n *state, t *task) { end(n, t, commitOf(i)) })
+	case aborting:
+		do("'s abort marker is written", func(n *state, t *task) { end(n, t, abortOf(i)) })
+	case none:
+	}
+}
+
+func end(s *state, t *task, e entry) {
+	s.log[s.length] = e
+	s.length++
+	t.txn = none
+}
+
+// member is what task i may do. Any member may hold the record at any time.
+func member(v Variant, s *state, i int, do func(string, func(*state, *task))) {
+	t := &s.tasks[i]
+	if t.read < s.length && t.phase != finished {
+		do("reads on in the ledger", func(_ *state, t *task) { t.read++ })
+	}
+	committed, _ := s.known(t.read, s.length)
+	switch t.phase {
+	case idle:
+		if committed {
+			do("finds the record committed and accepts it", func(n *state, t *task) { t.phase, n.accepted = finished, true })
+			return
+		}
+		begin(v, s, i, do)
+	case lookedUp:
+		claim(i, do)
+	case claimed:
+		validate(v, s, i, do)
+	case ready:
+		commit(v, i, t, do)
+	case sent:
+		resolve(s, i, do)
+	case finished:
+		return
+	}
+	if t.phase != idle {
+		do("crashes and starts again", func(_ *state, t *task) { restart(t) })
+	}
+}
+
+// restart is a new producer for the task: it ends what the old one left open, and
+// waits for what is being committed.
+func restart(t *task) {
+	if t.txn == open {
+		t.txn = aborting
+	}
+	t.phase, t.own, t.fenced = idle, 0, false
+	t.read = 0
+}
+
+// begin starts an attempt. A transaction begins when the one before is over.
+func begin(v Variant, s *state, i int, do func(string, func(*state, *task))) {
+	t := &s.tasks[i]
+	if t.attempts == 0 || t.txn != none {
+		return
+	}
+	if v != LookUp {
+		claim(i, do)
+		return
+	}
+	committed, undecided := s.known(s.length, s.length)
+	if t.read == s.length && !committed && len(undecided) == 0 {
+		do("sees the whole ledger decided", func(_ *state, t *task) { t.phase = lookedUp })
+	}
+}
+
+func claim(i int, do func(string, func(*state, *task))) {
+	do("writes outputs and claim", func(n *state, t *task) {
+		t.attempts--
+		t.phase, t.txn, t.own, t.fenced = claimed, open, n.length, false
+		n.log[n.length] = claimOf(i)
+		n.length++
+	})
+}
+
+// validate is the look back before the commit.
+func validate(v Variant, s *state, i int, do func(string, func(*state, *task))) {
+	t := &s.tasks[i]
+	if v == Unvalidated || v == LookUp {
+		do("does not look back", func(_ *state, t *task) { t.phase = ready })
+		return
+	}
+	if t.read <= t.own {
+		return
+	}
+	committed, undecided := s.known(t.read, t.own)
+	switch {
+	case committed:
+		do("finds an earlier claim committed, aborts and accepts", func(n *state, t *task) {
+			if t.txn == open && !t.fenced {
+				t.txn = aborting
+			}
+			t.phase, n.accepted = finished, true
+		})
+	case len(undecided) == 0:
+		do("finds every earlier claim aborted", func(_ *state, t *task) { t.phase = ready })
+	}
+}
+
+// commit sends the end of the transaction. What a fenced producer sends is refused.
+func commit(v Variant, i int, t *task, do func(string, func(*state, *task))) {
+	if v == AcceptFirst {
+		do("accepts", func(n *state, _ *task) { n.accepted = true })
+	}
+	if t.txn == open && !t.fenced {
+		do("commits", func(_ *state, t *task) { t.phase, t.txn = sent, committing })
+	} else {
+		do("is refused the commit", func(_ *state, t *task) { restart(t) })
+	}
+	_ = i
+}
+
+// resolve gets the answer to the commit, or, when it is lost, looks for the own
+// marker in the ledger. An answer says that the commit cannot be undone any more.
+func resolve(s *state, i int, do func(string, func(*state, *task))) {
+	do("gets the answer and accepts", func(n *state, t *task) { t.phase, n.accepted = finished, true })
+	t := &s.tasks[i]
+	for _, e := range s.log[t.own+1 : max(t.read, t.own+1)] {
+		if e.task() == i && !e.isClaim() {
+			if e.commits() {
+				do("finds its own marker and accepts", func(n *state, t *task) { t.phase, n.accepted = finished, true })
+			}
+			return
+		}
+	}
+}
