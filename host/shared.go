@@ -242,6 +242,10 @@ func (s *shared) limitDeliveries(broker int) error {
 	return nil
 }
 
+// carefulFrom is the delivery count before those at which records are put alone:
+// from it on a worker that dies takes few of them along.
+func (s *shared) carefulFrom() int { return max(2, s.maxDeliveries-2) }
+
 func reset(d *config.Connector) kafka.Reset {
 	switch d.AutoOffsetReset {
 	case config.ResetLatest:
@@ -348,7 +352,7 @@ func (s *shared) source(slot *taskSlot) (sharetask.Source, error) {
 		o := sharegroup.Options{
 			Connection: s.connector.bound.kafka, ClientID: client, Group: d.GroupID, Topics: d.Topics, TopicRegex: regex,
 			MemberID: s.connector.memberID(slot), Lock: s.lock, RecordLocks: min(s.locks, sharegroup.LimitRecordLocks), BatchSize: s.connector.batch(), Logger: log,
-			Exclude: ownTopics(d),
+			CarefulFrom: s.carefulFrom(), Exclude: ownTopics(d),
 		}
 		main, err := sharegroup.New(o)
 		if err != nil || s.parking == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"regexp"
 	"time"
 
@@ -57,6 +58,10 @@ type Options struct {
 	// DefaultMaxRecords when zero. The broker does not split a producer batch
 	// for it.
 	MaxRecords int
+	// CarefulFrom is the delivery count from which records are acquired only few
+	// at a time, so that few lose another delivery if the worker dies; 0 is
+	// never.
+	CarefulFrom int
 	// MaxBytes bounds one fetch's response, DefaultMaxBytes when zero. The
 	// broker overshoots it by one producer batch.
 	MaxBytes int
@@ -96,6 +101,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.BatchSize = cmp.Or(o.BatchSize, DefaultBatchSize)
 	if o.BatchSize < 1 || o.BatchSize > 1<<20 {
 		errs = append(errs, fmt.Errorf("batch size: %d is not in 1 to %d", o.BatchSize, 1<<20))
+	}
+	if o.CarefulFrom < 0 || o.CarefulFrom > math.MaxInt16 {
+		errs = append(errs, fmt.Errorf("careful from: %d is not in 0 to %d", o.CarefulFrom, math.MaxInt16))
 	}
 	o.MaxBytes = cmp.Or(o.MaxBytes, DefaultMaxBytes)
 	if o.MaxBytes < 1 || o.MaxBytes > 1<<30 {

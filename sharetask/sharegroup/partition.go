@@ -24,6 +24,7 @@ type partition struct {
 	session sharetask.Session // Zero until it is placed with a leader.
 	revoked bool              // No longer assigned: what is held is decided, nothing more is fetched.
 	pause   pause             // Before verdicts are sent again.
+	watch   watch
 
 	runs []*run // In offset order; none without an open cell.
 	open int    // Cells that are not closed.

@@ -67,6 +67,7 @@ type limits struct {
 	locks   int64 // The record-lock window of a partition.
 	records int   // Of one fetch.
 	bytes   int   // Of one fetch.
+	careful int16 // The delivery count from which few are acquired at a time; 0 is never.
 	maxWait time.Duration
 }
 
@@ -121,6 +122,7 @@ func (s *session) place(key partitionKey, p *partition) {
 		s.known[key] = false // Named again, in case the broker has dropped it.
 	}
 	p.session = s.next()
+	p.watch = watch{}
 }
 
 // room is what may still be acquired.
@@ -226,13 +228,17 @@ func (s *session) mayFetch(r room) bool {
 	return r.records > 0 && r.bytes > 0 && !s.closing && s.free() > 0
 }
 
-// free returns the offsets that the record-lock windows leave.
+// free returns the offsets that the record-lock windows leave, and care.
 func (s *session) free() int64 {
-	var sum int64
+	var sum, held int64
 	for _, p := range s.parts {
+		held += int64(p.held)
 		if !p.revoked {
 			sum += max(0, s.limits.locks-p.window())
 		}
+	}
+	if s.careful() {
+		sum = min(sum, carefulRecords-held)
 	}
 	return sum
 }
@@ -254,7 +260,7 @@ func (s *session) fetch(req *request, now time.Time, r room, open bool) {
 	req.kind = fetch
 	req.records = int(min(int64(r.records), int64(s.limits.records), s.free()))
 	req.bytes = min(r.bytes, s.limits.bytes)
-	req.exact = r.single
+	req.exact = r.single || s.careful()
 	for key, p := range s.parts {
 		if !p.revoked && !s.known[key] {
 			req.add = append(req.add, key)
@@ -392,6 +398,9 @@ func (s *session) answered(a answer, now time.Time) outcome {
 		if p := s.parts[key]; p != nil {
 			faulty = s.partition(req, key, p, pa, a.lock, now, &out) || faulty
 		}
+	}
+	if req.kind == fetch && !faulty {
+		s.learn(a)
 	}
 	if faulty && len(out.fetched) == 0 {
 		s.pause.failed(now) // The next fetch would be answered as fast.

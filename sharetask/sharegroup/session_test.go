@@ -1,9 +1,12 @@
 package sharegroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,6 +47,16 @@ func (b *modelBroker) release() {
 			}
 		}
 	}
+}
+
+// turn returns the session's partitions, at each request beginning with another.
+func (b *modelBroker) turn() []partitionKey {
+	keys := slices.SortedFunc(maps.Keys(b.session), func(x, y partitionKey) int { return cmp.Compare(x.partition, y.partition) })
+	if len(keys) == 0 {
+		return nil
+	}
+	first := int(b.epoch) % len(keys)
+	return append(keys[first:], keys[:first]...)
 }
 
 // handle answers a request as a broker does (KIP-932).
@@ -93,7 +106,7 @@ func (b *modelBroker) handle(t *rapid.T, req *request, locks int64) answer {
 		delete(b.session, key)
 	}
 	left := int64(req.records)
-	for key := range b.session {
+	for _, key := range b.turn() {
 		log := b.log[key]
 		start := int64(0)
 		for start < int64(len(log)) && log[start].state >= accepted {
@@ -273,7 +286,7 @@ func TestSessionAgainstAModelOfTheBroker(t *testing.T) {
 		now := time.Unix(1_000_000, 0)
 		broker := &modelBroker{session: map[partitionKey]bool{}, log: map[partitionKey][]modelRecord{}}
 		numbers := sharetask.Session(0)
-		s := newSession(limits{locks: locks, records: 30, bytes: 1 << 20, maxWait: idleWait}, func() sharetask.Session { numbers++; return numbers })
+		s := newSession(limits{locks: locks, records: 30, bytes: 1 << 20, maxWait: idleWait, careful: rapid.SampledFrom([]int16{0, 2, 4}).Draw(t, "careful")}, func() sharetask.Session { numbers++; return numbers })
 		task := &taskModel{t: t, open: map[offsetOf]sharetask.Verdict{}, settled: map[offsetOf]bool{}, wrote: map[partitionKey]map[int64]bool{}}
 		parts := map[partitionKey]*partition{}
 		var keys []partitionKey

@@ -413,6 +413,7 @@ func (s *Source) place(key partitionKey, id int32) bool {
 			s: s, id: id, wake: make(chan struct{}, 1), outbox: make(chan outcome, outboxSize),
 			session: newSession(limits{
 				locks: int64(s.opts.RecordLocks), records: s.opts.MaxRecords, bytes: s.opts.MaxBytes, maxWait: s.opts.MaxWait,
+				careful: int16(s.opts.CarefulFrom), //nolint:gosec // Bounded by Options.
 			}, s.nextSession),
 			wire: wire{
 				broker: s.client.Broker(int(id)), group: s.opts.Group, member: s.member.id,

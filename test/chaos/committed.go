@@ -51,13 +51,14 @@ func (r *run) scan(topic string, level kgo.IsolationLevel, take func(*kgo.Record
 	if committed {
 		list = r.admin.ListCommittedOffsets
 	}
-	ends, err := list(ctx, topic)
-	if err = errors.Join(err, ends.Error()); err != nil {
-		return fmt.Errorf("list ends of %s: %w", topic, err)
-	}
-	starts, err := r.admin.ListStartOffsets(ctx, topic)
-	if err = errors.Join(err, starts.Error()); err != nil {
-		return fmt.Errorf("list starts of %s: %w", topic, err)
+	var starts, ends kadm.ListedOffsets
+	if err := r.await(settleLimit, func() error { // Leaders may still move.
+		var errs [2]error
+		ends, errs[0] = list(ctx, topic)
+		starts, errs[1] = r.admin.ListStartOffsets(ctx, topic)
+		return errors.Join(errs[0], errs[1], ends.Error(), starts.Error())
+	}); err != nil {
+		return fmt.Errorf("list offsets of %s: %w", topic, err)
 	}
 	open, at := map[int32]int64{}, map[int32]kgo.Offset{} // The end of each partition that has not been reached.
 	ends.Each(func(o kadm.ListedOffset) {

@@ -119,7 +119,8 @@ func TestEmittedRecordsSurviveKills(t *testing.T) {
 				w.stop()
 				_, twice := missing(dst.counts(n))
 				t.Logf("%d written twice in %d kills", twice, kills)
-				if bound := kills * 3 * (recordLocks + producerBatch); twice > bound {
+				// In a consumer group it is all since the last commit.
+				if bound := kills * 3 * (recordLocks + producerBatch); m.name == "share" && twice > bound {
 					t.Errorf("%d records were written twice, want at most %d", twice, bound)
 				}
 			})

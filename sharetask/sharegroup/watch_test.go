@@ -1,0 +1,124 @@
+package sharegroup
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluicehq/sluice/pluginapi"
+	"github.com/sluicehq/sluice/sharetask"
+)
+
+// A worker that dies again and again takes few records along each time once they
+// come close to their limit, wherever they are.
+func TestFewRecordsCloseToTheirLimitDieWithAWorker(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const each, often, careful = 100, 3, 4
+		var keys []partitionKey
+		broker := &modelBroker{session: map[partitionKey]bool{}, log: map[partitionKey][]modelRecord{}}
+		for i := range rapid.IntRange(1, 5).Draw(t, "partitions") {
+			key := partitionKey{pluginapi.TopicID{1}, int32(i)}
+			keys = append(keys, key)
+			broker.log[key] = make([]modelRecord, each)
+			if i == 0 || rapid.Bool().Draw(t, "often delivered") {
+				for o := range broker.log[key] {
+					broker.log[key][o].count = often
+				}
+			}
+		}
+		near := func() (n int) {
+			for _, log := range broker.log {
+				for o := range log {
+					if log[o].state == taken && log[o].count >= careful {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		life := func(answers int, decide bool) {
+			broker.epoch = epochOpen
+			broker.release()
+			now, number := time.Unix(1_000_000, 0), sharetask.Session(0)
+			s := newSession(limits{locks: 2000, records: 4000, bytes: 1 << 20, maxWait: idleWait, careful: careful},
+				func() sharetask.Session { number++; return number })
+			for _, key := range keys {
+				p := &partition{}
+				p.TopicID, p.Partition, p.Topic = key.topic, key.partition, "orders"
+				s.place(key, p)
+			}
+			for range answers {
+				req, until := s.plan(now, room{records: 1000, bytes: 1 << 20})
+				if req == nil {
+					if until.IsZero() {
+						break
+					}
+					now = until
+					continue
+				}
+				out := s.answered(broker.handle(t, req, 2000), now)
+				if n := near(); n > carefulRecords {
+					t.Fatalf("%d records close to their limit are held", n)
+				}
+				for _, f := range out.fetched {
+					for _, a := range f.acquired {
+						if decide {
+							f.part.decide(sharetask.Accept, a.Range)
+						}
+					}
+				}
+			}
+			if decide && s.careful() {
+				t.Fatal("care does not end where there is nothing left")
+			}
+		}
+		for range rapid.IntRange(0, 5).Draw(t, "deaths") {
+			life(rapid.IntRange(1, 10).Draw(t, "answers"), false)
+		}
+		life(10_000, true)
+		for key, log := range broker.log {
+			for o := range log {
+				if log[o].state != accepted {
+					t.Fatalf("record %d of partition %d was not accepted", o, key.partition)
+				}
+			}
+		}
+	})
+}
+
+// Partitions in which nothing is close to its limit are soon read with both
+// hands, and so they are where there is nothing to read.
+func TestCareEndsSoon(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		broker := &modelBroker{session: map[partitionKey]bool{}, log: map[partitionKey][]modelRecord{}}
+		s := newSession(limits{locks: 2000, records: 4000, bytes: 1 << 20, maxWait: idleWait, careful: 3}, func() sharetask.Session { return 1 })
+		parts := rapid.IntRange(1, 20).Draw(t, "partitions")
+		for i := range parts {
+			p := &partition{}
+			p.TopicID, p.Partition, p.Topic = pluginapi.TopicID{1}, int32(i), "orders"
+			key := partitionKey{p.TopicID, p.Partition}
+			broker.log[key] = make([]modelRecord, rapid.SampledFrom([]int{0, 1000}).Draw(t, "records"))
+			s.place(key, p)
+		}
+		now := time.Unix(1_000_000, 0)
+		for fetches := 0; s.careful(); {
+			req, until := s.plan(now, room{records: 1000, bytes: 1 << 20})
+			if req == nil {
+				now = until
+				continue
+			}
+			if req.kind == fetch {
+				fetches++
+			}
+			if fetches > 2*parts+2 {
+				t.Fatalf("care after %d fetches from %d partitions", fetches, parts)
+			}
+			for _, f := range s.answered(broker.handle(t, req, 2000), now).fetched {
+				for _, a := range f.acquired {
+					f.part.decide(sharetask.Accept, a.Range)
+				}
+			}
+		}
+	})
+}
