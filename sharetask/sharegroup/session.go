@@ -122,7 +122,7 @@ func (s *session) place(key partitionKey, p *partition) {
 		s.known[key] = false // Named again, in case the broker has dropped it.
 	}
 	p.session = s.next()
-	p.watch = watch{}
+	p.watch = watch{count: -1}
 }
 
 // room is what may still be acquired.
@@ -237,8 +237,8 @@ func (s *session) free() int64 {
 			sum += max(0, s.limits.locks-p.window())
 		}
 	}
-	if s.careful() {
-		sum = min(sum, carefulRecords-held)
+	if most := s.careful(); most > 0 {
+		sum = min(sum, most-held)
 	}
 	return sum
 }
@@ -260,7 +260,7 @@ func (s *session) fetch(req *request, now time.Time, r room, open bool) {
 	req.kind = fetch
 	req.records = int(min(int64(r.records), int64(s.limits.records), s.free()))
 	req.bytes = min(r.bytes, s.limits.bytes)
-	req.exact = r.single || s.careful()
+	req.exact = r.single || s.careful() > 0
 	for key, p := range s.parts {
 		if !p.revoked && !s.known[key] {
 			req.add = append(req.add, key)

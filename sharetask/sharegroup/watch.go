@@ -1,8 +1,11 @@
 package sharegroup
 
-// carefulRecords is how many records a session holds while some may be close to
-// their delivery limit.
-const carefulRecords = 32
+// How many records a session holds while some may be close to their delivery
+// limit: the most at the first such count, a quarter at each after it.
+const (
+	mostCareful  = 32
+	leastCareful = 2
+)
 
 // watch is whether a partition may have records that were delivered so often
 // that a death of the worker must not take many of them along: one that just
@@ -11,21 +14,31 @@ const carefulRecords = 32
 // care.
 type watch struct {
 	over   bool // Its records may come in any number.
+	count  int  // How far from the first careful count they were; -1 before any came.
 	silent int  // Fetches since that brought nothing of it.
 }
 
-// careful reports whether only few records may be acquired, and as many as are
-// asked for (KIP-1206).
-func (s *session) careful() bool {
-	if s.limits.careful == 0 {
-		return false
+// most returns how many records may be held on this partition's account.
+func (w watch) most() int64 {
+	if w.count < 0 {
+		return leastCareful
 	}
+	return int64(max(mostCareful>>min(2*w.count, 16), leastCareful))
+}
+
+// careful returns how many records may be held, 0 for any number. If few, a fetch
+// brings no more than it asks for (KIP-1206).
+func (s *session) careful() int64 {
+	if s.limits.careful == 0 {
+		return 0
+	}
+	var most int64
 	for _, p := range s.parts {
-		if !p.revoked && !p.watch.over {
-			return true
+		if w := p.watch; !p.revoked && !w.over && (most == 0 || w.most() < most) {
+			most = w.most()
 		}
 	}
-	return false
+	return most
 }
 
 // learn takes from an answer which partitions need care. The broker begins each
@@ -38,11 +51,10 @@ func (s *session) learn(a answer) {
 			p.watch.over = p.watch.over || p.watch.silent > 2*len(s.parts)
 			continue
 		}
-		p.watch = watch{over: true}
+		highest := int16(0)
 		for _, r := range pa.acquired {
-			if r.deliveryCount >= s.limits.careful {
-				p.watch = watch{}
-			}
+			highest = max(highest, r.deliveryCount)
 		}
+		p.watch = watch{over: highest < s.limits.careful, count: int(highest - s.limits.careful)}
 	}
 }

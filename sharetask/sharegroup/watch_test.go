@@ -58,7 +58,7 @@ func TestFewRecordsCloseToTheirLimitDieWithAWorker(t *testing.T) {
 					continue
 				}
 				out := s.answered(broker.handle(t, req, 2000), now)
-				if n := near(); n > carefulRecords {
+				if n := near(); n > mostCareful {
 					t.Fatalf("%d records close to their limit are held", n)
 				}
 				for _, f := range out.fetched {
@@ -69,7 +69,7 @@ func TestFewRecordsCloseToTheirLimitDieWithAWorker(t *testing.T) {
 					}
 				}
 			}
-			if decide && s.careful() {
+			if decide && s.careful() > 0 {
 				t.Fatal("care does not end where there is nothing left")
 			}
 		}
@@ -87,6 +87,36 @@ func TestFewRecordsCloseToTheirLimitDieWithAWorker(t *testing.T) {
 	})
 }
 
+// The closer to the limit, the fewer.
+func TestCareGrowsWithTheDeliveryCount(t *testing.T) {
+	for count, want := range map[int16]int{4: 1000, 5: 32, 6: 8, 7: 2, 8: 2, 100: 2} {
+		s := newSession(limits{locks: 2000, records: 4000, bytes: 1 << 20, maxWait: idleWait, careful: 5}, func() sharetask.Session { return 1 })
+		p := &partition{}
+		p.TopicID, p.Topic = pluginapi.TopicID{1}, "orders"
+		key := partitionKey{topic: p.TopicID}
+		s.place(key, p)
+		now := time.Unix(1_000_000, 0)
+		for next := int64(0); p.held < 1000; {
+			req, _ := s.plan(now, room{records: 1000 - p.held, bytes: 1 << 20})
+			if req == nil {
+				break
+			}
+			a := answer{lock: time.Minute, parts: map[partitionKey]*partAnswer{key: {leader: -1}}}
+			if req.kind == fetch {
+				if next == 0 && (req.records != leastCareful || !req.exact) {
+					t.Errorf("the first fetch is for %d records, exactly %t", req.records, req.exact)
+				}
+				a.parts[key].acquired = []acquired{{sharetask.Range{First: next, Last: next + int64(req.records) - 1}, count}}
+				next += int64(req.records)
+			}
+			s.answered(a, now)
+		}
+		if p.held != want {
+			t.Errorf("delivered %d times: %d are held, want %d", count, p.held, want)
+		}
+	}
+}
+
 // Partitions in which nothing is close to its limit are soon read with both
 // hands, and so they are where there is nothing to read.
 func TestCareEndsSoon(t *testing.T) {
@@ -102,7 +132,7 @@ func TestCareEndsSoon(t *testing.T) {
 			s.place(key, p)
 		}
 		now := time.Unix(1_000_000, 0)
-		for fetches := 0; s.careful(); {
+		for fetches := 0; s.careful() > 0; {
 			req, until := s.plan(now, room{records: 1000, bytes: 1 << 20})
 			if req == nil {
 				now = until

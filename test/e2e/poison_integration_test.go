@@ -19,6 +19,7 @@ func TestARecordThatKillsItsSinkCostsOnlyItself(t *testing.T) {
 	t.Parallel()
 	const n, others = 20_000, 2_000
 	bad := []int{0, 7_777}
+	timeout := map[string]string{"crash": "60s", "hang": "1s"}
 	c := kafkatest.Shared(t)
 	for _, form := range []string{"process", "wasm"} {
 		for _, kind := range []string{"crash", "hang"} {
@@ -45,7 +46,7 @@ connector "c" {
   sink           = "%s:poison"
   tasks          = 4
   parallelism    = 4
-  put_timeout    = "1s"
+  put_timeout    = %q
   retry {
     max_elapsed = "5s" // The first record kills: more is let in to compare it with after this time.
   }
@@ -65,7 +66,7 @@ connector "quiet" {
   config {
     url = %q
   }
-}`, c.Bootstrap()[0], host, calmHost, topic, kafkatest.Name(t), form, dlq, dst.server.URL, kind, bad[0], bad[1], quiet, kafkatest.Name(t), form, calm.server.URL))
+}`, c.Bootstrap()[0], host, calmHost, topic, kafkatest.Name(t), form, timeout[kind], dlq, dst.server.URL, kind, bad[0], bad[1], quiet, kafkatest.Name(t), form, calm.server.URL))
 				w.start()
 				begin, produced := time.Now(), n
 				await(t, 3*time.Minute, "every good record arrives, every bad one is dead-lettered", func() bool {
@@ -99,8 +100,10 @@ connector "quiet" {
 				if !slices.Equal(letters, bad) {
 					t.Errorf("dead letters %v, want %v", letters, bad)
 				}
-				most := 1 // A module dies alone; a process takes the puts of the other writers along, which may be stored.
-				if form == "process" {
+				// A module dies alone. A process takes the puts of the other writers along, which may be stored, and so may
+				// be a put that takes longer than its time on a busy machine.
+				most := 1
+				if form == "process" || kind == "hang" {
 					most = 1 + 5*len(bad)
 				}
 				for id, k := range dst.counts(produced) {
@@ -159,7 +162,8 @@ func TestARecordThatKillsTheWorker(t *testing.T) {
 	}
 }
 
-// TestAWorkerKilledTwelveTimes while it holds the same records: none is archived by the broker, all are written or dead-lettered.
+// TestAWorkerKilledTwelveTimes while it holds the same records: none is archived by the broker, and all are written but a few, which
+// were among those it held each time.
 func TestAWorkerKilledTwelveTimes(t *testing.T) {
 	t.Parallel()
 	const n, kills = 600, 12
@@ -176,13 +180,16 @@ func TestAWorkerKilledTwelveTimes(t *testing.T) {
 		return http.StatusNoContent
 	}
 	w := newWorker(t, definitions(c, topic, kafkatest.Name(t), httpSink(dst.server.URL, dlq, "")))
-	for range kills {
+	for k := range kills {
+		held := n / 2.0
+		if k >= 2 { // They come a third time.
+			held = 1
+		}
 		taken.Store(0)
 		w.start()
-		await(t, time.Minute, "the worker holds what is left, or has dead-lettered it", func() bool {
+		await(t, time.Minute, "the worker holds what it takes", func() bool {
 			_, ok := w.get(t.Context(), "/healthz")
-			return ok && (w.metric("sluice_records_open") >= n/2 || w.metric("sluice_dead_letters_total") >= n/2 ||
-				w.metric("sluice_records_last_chance_total") > 0 || dst.arrived() > 0 && dst.arrived()+len(c.ReadAll(t, dlq)) == n)
+			return ok && w.metric("sluice_records_open") >= held && taken.Load() > 0
 		})
 		w.kill()
 	}
@@ -201,7 +208,11 @@ func TestAWorkerKilledTwelveTimes(t *testing.T) {
 		return lost == 0
 	})
 	w.stop()
-	t.Logf("%d written, %d dead-lettered", dst.arrived(), len(c.ReadAll(t, dlq)))
+	dead := len(c.ReadAll(t, dlq))
+	t.Logf("%d written, %d dead-lettered", dst.arrived(), dead)
+	if most := 2 * (kills - 2); dead > most {
+		t.Errorf("%d were dead-lettered, want at most %d: two for each kill after the second", dead, most)
+	}
 }
 
 // TestPauseHoldsNothing: a paused connector leaves all to the others of its group at once, keeps its plugin, and resumes.
