@@ -84,10 +84,11 @@ RECORDS     ?= 1300000
 ROUNDS      ?= 5
 BENCH_FLAGS ?=
 
-.PHONY: bench
-model: ## Search everything that can happen to a record under exactly-once
+.PHONY: model
+model: ## search everything that can happen to a record under exactly-once; two minutes, and 8 GB
 	$(GO) test ./test/model -count=1 -v -timeout 4h -run '^TestNothingIsWrittenTwiceOrLost$$' -model-tasks 3 -model-attempts 2
 
+.PHONY: bench
 bench: services ## Sluice beside others on a real Kafka, SCENARIOS=bulk,...; writes docs/benchmarks.md
 	$(GO) test ./test/bench -count=1 -v -timeout 12h -run '^TestBench$$' -scenarios $(SCENARIOS) -records $(RECORDS) -rounds $(ROUNDS) \
 	  -write $(CURDIR)/docs/benchmarks.md $(BENCH_FLAGS)

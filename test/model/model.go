@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Variant is a protocol.
 type Variant uint8
@@ -60,6 +63,12 @@ func (e entry) isClaim() bool { return e&3 == 0 }
 func (e entry) commits() bool { return e&3 == 1 }
 
 // state is everything that matters, as a value that can be compared.
+//
+// How far a task has read the ledger is no part of it. What it concludes from a
+// part of the ledger, that an earlier claim is committed, or that all are aborted,
+// or how its own ended, is true of the whole: a task that is behind is one that
+// takes its step later. It only begins an attempt that it would not have begun, so
+// every idle task may.
 type state struct {
 	log      [maxLog]entry
 	length   uint8
@@ -70,7 +79,6 @@ type state struct {
 type task struct {
 	phase    phase
 	attempts uint8 // Left.
-	read     uint8 // How much of the log it knows.
 	own      uint8 // Where its claim is.
 	txn      coordinator
 	// fenced is that the producer of this attempt is no longer the transaction's:
@@ -105,11 +113,11 @@ func (s *state) lost() bool {
 	return s.accepted && s.commits() == 0
 }
 
-// known returns what the first n records say of the claims below upTo: whether
-// one is committed, and the tasks of those that are undecided.
-func (s *state) known(n, upTo uint8) (committed bool, undecided []int) {
+// known returns what the ledger says of the claims below upTo: whether one is
+// committed, and whether all are decided.
+func (s *state) known(upTo uint8) (committed, decided bool) {
 	var open [maxTasks]bool
-	for i, e := range s.log[:n] {
+	for i, e := range s.log[:s.length] {
 		switch {
 		case e.isClaim():
 			if uint8(i) < upTo { //nolint:gosec // At most maxLog.
@@ -120,12 +128,7 @@ func (s *state) known(n, upTo uint8) (committed bool, undecided []int) {
 			committed = committed || e.commits()
 		}
 	}
-	for i, is := range open {
-		if is {
-			undecided = append(undecided, i)
-		}
-	}
-	return committed, undecided
+	return committed, open == [maxTasks]bool{}
 }
 
 // Search walks through all states of a variant with so many tasks and attempts of
@@ -143,7 +146,7 @@ func Search(v Variant, tasks, attempts int) (states int, fault []string) {
 		if s.commits() > 1 || s.lost() {
 			return len(found), path(v, tasks, found, parents, at)
 		}
-		next(v, s, tasks, func(_ string, n state) {
+		next(v, s, tasks, func(_ int, _ string, n state) {
 			if _, ok := seen[n]; ok {
 				return
 			}
@@ -159,9 +162,9 @@ func path(v Variant, tasks int, found []state, parents []uint32, at int) (steps 
 	for at != 0 {
 		parent := int(parents[at])
 		what := ""
-		next(v, found[parent], tasks, func(step string, n state) {
+		next(v, found[parent], tasks, func(task int, step string, n state) {
 			if n == found[at] && what == "" {
-				what = step
+				what = fmt.Sprintf("task %d %s", task+1, step)
 			}
 		})
 		steps = append(steps, what)

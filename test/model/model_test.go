@@ -6,8 +6,8 @@ import (
 )
 
 var (
-	tasksFlag    = flag.Int("model-tasks", 2, "tasks")
-	attemptsFlag = flag.Int("model-attempts", 2, "attempts of each")
+	tasksFlag    = flag.Int("model-tasks", 2, "tasks, at most 3")
+	attemptsFlag = flag.Int("model-attempts", 3, "attempts of each, at most 6 in all")
 )
 
 // TestNothingIsWrittenTwiceOrLost searches everything within the bounds.

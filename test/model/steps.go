@@ -1,14 +1,12 @@
 package model
 
-import "fmt"
-
-// next calls visit with every state that may follow s.
-func next(v Variant, s state, tasks int, visit func(what string, n state)) {
+// next calls visit with every state that may follow s, and what which task does.
+func next(v Variant, s state, tasks int, visit func(task int, what string, n state)) {
 	for i := range tasks {
 		do := func(what string, change func(n *state, t *task)) {
 			n := s
 			change(&n, &n.tasks[i])
-			visit(fmt.Sprintf("task %d %s", i+1, what), n)
+			visit(i, what, n)
 		}
 		broker(&s, i, do)
 		member(v, &s, i, do)
@@ -19,11 +17,11 @@ func next(v Variant, s state, tasks int, visit func(what string, n state)) {
 func broker(s *state, i int, do func(string, func(*state, *task))) {
 	switch s.tasks[i].txn {
 	case open:
-		do("'s transaction times out, or another member fences it", func(_ *state, t *task) { t.txn, t.fenced = aborting, true })
+		do("has its transaction timed out, or fenced by another member", func(_ *state, t *task) { t.txn, t.fenced = aborting, true })
 	case committing:
-		do("'s commit marker is written", func(n *state, t *task) { end(n, t, commitOf(i)) })
+		do("has its commit marker written", func(n *state, t *task) { end(n, t, commitOf(i)) })
 	case aborting:
-		do("'s abort marker is written", func(n *state, t *task) { end(n, t, abortOf(i)) })
+		do("has its abort marker written", func(n *state, t *task) { end(n, t, abortOf(i)) })
 	case none:
 	}
 }
@@ -37,15 +35,10 @@ func end(s *state, t *task, e entry) {
 // member is what task i may do. Any member may hold the record at any time.
 func member(v Variant, s *state, i int, do func(string, func(*state, *task))) {
 	t := &s.tasks[i]
-	if t.read < s.length && t.phase != finished {
-		do("reads on in the ledger", func(_ *state, t *task) { t.read++ })
-	}
-	committed, _ := s.known(t.read, s.length)
 	switch t.phase {
 	case idle:
-		if committed {
+		if committed, _ := s.known(s.length); committed {
 			do("finds the record committed and accepts it", func(n *state, t *task) { t.phase, n.accepted = finished, true })
-			return
 		}
 		begin(v, s, i, do)
 	case lookedUp:
@@ -71,7 +64,6 @@ func restart(t *task) {
 		t.txn = aborting
 	}
 	t.phase, t.own, t.fenced = idle, 0, false
-	t.read = 0
 }
 
 // begin starts an attempt. A transaction begins when the one before is over.
@@ -84,8 +76,7 @@ func begin(v Variant, s *state, i int, do func(string, func(*state, *task))) {
 		claim(i, do)
 		return
 	}
-	committed, undecided := s.known(s.length, s.length)
-	if t.read == s.length && !committed && len(undecided) == 0 {
+	if committed, decided := s.known(s.length); decided && !committed {
 		do("sees the whole ledger decided", func(_ *state, t *task) { t.phase = lookedUp })
 	}
 }
@@ -106,10 +97,7 @@ func validate(v Variant, s *state, i int, do func(string, func(*state, *task))) 
 		do("does not look back", func(_ *state, t *task) { t.phase = ready })
 		return
 	}
-	if t.read <= t.own {
-		return
-	}
-	committed, undecided := s.known(t.read, t.own)
+	committed, decided := s.known(t.own)
 	switch {
 	case committed:
 		do("finds an earlier claim committed, aborts and accepts", func(n *state, t *task) {
@@ -118,7 +106,7 @@ func validate(v Variant, s *state, i int, do func(string, func(*state, *task))) 
 			}
 			t.phase, n.accepted = finished, true
 		})
-	case len(undecided) == 0:
+	case decided:
 		do("finds every earlier claim aborted", func(_ *state, t *task) { t.phase = ready })
 	}
 }
@@ -141,7 +129,7 @@ func commit(v Variant, i int, t *task, do func(string, func(*state, *task))) {
 func resolve(s *state, i int, do func(string, func(*state, *task))) {
 	do("gets the answer and accepts", func(n *state, t *task) { t.phase, n.accepted = finished, true })
 	t := &s.tasks[i]
-	for _, e := range s.log[t.own+1 : max(t.read, t.own+1)] {
+	for _, e := range s.log[t.own+1 : s.length] {
 		if e.task() == i && !e.isClaim() {
 			if e.commits() {
 				do("finds its own marker and accepts", func(n *state, t *task) { t.phase, n.accepted = finished, true })

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"runtime/metrics"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ func init() {
 }
 
 func main() {}
+
+var garbage []*byte
 
 type sink struct {
 	cfg  pluginapi.Config
@@ -127,6 +130,13 @@ func (s *sink) one(ctx context.Context, rec *pluginapi.Record) (pluginapi.Result
 			}
 			s.kept = append(s.kept, b)
 		}
+	case "garbage": // Tells of the collector: its runs, and its own seconds of work, beside what those that allocate did for it.
+		for range 16 {
+			garbage = make([]*byte, 1<<10)
+		}
+		samples := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}, {Name: "/cpu/classes/gc/mark/dedicated:cpu-seconds"}}
+		metrics.Read(samples)
+		return pluginapi.Rejected(fmt.Sprint(samples[0].Value.Uint64()), fmt.Sprint(samples[1].Value.Float64())), nil
 	case "exit":
 		os.Exit(0)
 	case "flood":
