@@ -404,6 +404,61 @@ func TestPutsOfOnePartition(t *testing.T) {
 	}
 }
 
+// A put of one partition is of the one with most, or of the oldest that has waited long enough, and none is made of less than can soon
+// be had: each costs a transaction.
+func TestAPutOfOnePartitionIsWaitedFor(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		l := newLedger()
+		q := newQueue(BatchPolicy{MaxRecords: 100, MaxBytes: 1 << 20, MaxWait: time.Second, OnePartition: true}, ordered, 1)
+		start := time.Unix(100, 0)
+		now := start
+		push := func(partition int32, first int64, n int) {
+			ev := &Acquired{TopicPartition: TopicPartition{Partition: partition}, Records: make([]pluginapi.Record, n)}
+			for i := range ev.Records {
+				ev.Records[i].Offset = first + int64(i)
+			}
+			d := l.acquire(ev)
+			d.since = now
+			q.push(d, now)
+		}
+		take := func(ready bool, of int32, want int) {
+			t.Helper()
+			if got := q.ready(0, now, false); got != ready {
+				t.Errorf("ordered %t: ready is %t, want %t", ordered, got, ready)
+			}
+			if !ready {
+				return
+			}
+			spans, n := q.take(0, now, 100)
+			if n != want || spans[0].d.Partition != of {
+				t.Errorf("ordered %t: %d records of partition %d, want %d of %d", ordered, n, spans[0].d.Partition, want, of)
+			}
+			q.done(spans)
+		}
+		for p := range int32(3) { // 120 in all, and no partition has enough.
+			push(p, 0, 40)
+			now = now.Add(time.Millisecond)
+		}
+		take(false, 0, 0)
+		now = start.Add(500 * time.Millisecond)
+		push(2, 40, 60)
+		take(true, 2, 100)
+		take(false, 0, 0)
+		idle := []*writer{{}}
+		if at := q.wake(idle); !at.Equal(start.Add(time.Second)) {
+			t.Errorf("ordered %t: the next is due after %v", ordered, at.Sub(start))
+		}
+		now = start.Add(time.Second + 5*time.Millisecond)
+		push(2, 100, 100)
+		take(true, 0, 40) // It has waited long enough.
+		take(true, 1, 40)
+		take(true, 2, 100)
+		if at := q.wake(idle); !at.IsZero() {
+			t.Errorf("ordered %t: something is due with nothing left", ordered)
+		}
+	}
+}
+
 // What was acquired together is put and decided together where it fits: the
 // broker keeps its accounts by it.
 func TestPutsAreMadeOfWholeRuns(t *testing.T) {

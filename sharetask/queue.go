@@ -1,6 +1,7 @@
 package sharetask
 
 import (
+	"cmp"
 	"container/heap"
 	"slices"
 	"time"
@@ -141,24 +142,70 @@ func (l *lane) unshift(now time.Time, spans ...span) {
 	l.retries += len(spans)
 }
 
-// gather brings the spans of the first one's partition to the front. Among
-// retries, which are not waited for, it leaves the order as it is.
-func (l *lane) gather() {
-	if l.retries > 0 || len(l.spans) < 3 {
-		return
+// choice is what a put of one partition would be made of.
+type choice struct {
+	lane           *lane
+	of             TopicPartition
+	records, bytes int
+	since          time.Time // Arrival of the oldest.
+}
+
+// choose returns what writer w puts next where puts are of one partition: retries,
+// which are not waited for; else the partition whose oldest record has waited long
+// enough, the oldest of these; else the one with most records. The lane is nil if
+// there is nothing.
+func (q *queue) choose(w int, now time.Time) choice {
+	var sums []choice
+	q.eligible(w, now, func(l *lane) {
+		for _, s := range l.spans {
+			i := slices.IndexFunc(sums, func(c choice) bool { return c.of == s.d.TopicPartition })
+			if i < 0 {
+				i = len(sums)
+				sums = append(sums, choice{lane: l, of: s.d.TopicPartition, since: s.d.since})
+			}
+			sums[i].records += int(s.hi - s.lo)
+			sums[i].bytes += s.d.Bytes / len(s.d.slots) * int(s.hi-s.lo)
+			if l.retries > 0 {
+				break
+			}
+		}
+	})
+	if len(sums) == 0 {
+		return choice{}
 	}
-	first := l.spans[0].d.TopicPartition
-	slices.SortStableFunc(l.spans, func(a, b span) int {
-		return rank(a.d.TopicPartition == first) - rank(b.d.TopicPartition == first)
+	return slices.MaxFunc(sums, func(a, b choice) int {
+		x, y := q.rank(a, now), q.rank(b, now)
+		if x == 0 && y == 0 && a.records != b.records {
+			return a.records - b.records
+		}
+		return cmp.Or(x-y, b.since.Compare(a.since))
 	})
 }
 
-// rank orders what is first before the rest.
-func rank(first bool) int {
-	if first {
+// rank is how urgent a choice is.
+func (q *queue) rank(c choice, now time.Time) int {
+	switch {
+	case c.lane.retries > 0:
+		return 2
+	case !now.Before(c.since.Add(q.policy.MaxWait)):
+		return 1
+	default:
 		return 0
 	}
-	return 1
+}
+
+// gather brings the spans of a partition to the front.
+func (l *lane) gather(of TopicPartition) {
+	slices.SortStableFunc(l.spans, func(a, b span) int {
+		switch x, y := a.d.TopicPartition == of, b.d.TopicPartition == of; {
+		case x == y:
+			return 0
+		case x:
+			return -1
+		default:
+			return 1
+		}
+	})
 }
 
 // settle makes a waiting record a buffered one again.
@@ -209,6 +256,10 @@ func (q *queue) eligible(w int, now time.Time, f func(*lane)) {
 // oldest record has waited long enough, a retry that is due, or anything at
 // all when full says that no more can come.
 func (q *queue) ready(w int, now time.Time, full bool) bool {
+	if q.policy.OnePartition {
+		c := q.choose(w, now)
+		return c.lane != nil && (full || q.rank(c, now) > 0 || c.records >= q.enough() || c.bytes >= q.policy.MaxBytes)
+	}
 	records, bytes, urgent := 0, 0, false
 	var since time.Time
 	q.eligible(w, now, func(l *lane) {
@@ -242,13 +293,19 @@ func (q *queue) enough() int {
 func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int) {
 	limit = min(limit, q.policy.MaxRecords)
 	bytes := 0
+	var chosen choice
+	if q.policy.OnePartition {
+		chosen = q.choose(w, now)
+	}
 	single := false // It holds a record alone that may be the one of its neighbours that kills the sink.
 	q.eligible(w, now, func(l *lane) {
-		if q.policy.OnePartition && records > 0 {
-			return
-		}
 		if q.policy.OnePartition {
-			l.gather()
+			if l != chosen.lane {
+				return
+			}
+			if l.retries == 0 {
+				l.gather(chosen.of)
+			}
 		}
 		before := records
 		// Where order matters a record that failed is put again alone: what
@@ -357,14 +414,14 @@ func (q *queue) wake(idle []*writer) time.Time {
 		earlier(at)
 	}
 	if len(q.shared.spans) > 0 && len(idle) > 0 {
-		earlier(q.shared.since.Add(q.policy.MaxWait))
+		earlier(q.oldest(&q.shared).Add(q.policy.MaxWait))
 	}
 	for _, w := range idle {
 		for _, l := range q.lanes {
 			if l.writer != w.number || l.busy || len(l.spans) == 0 {
 				continue
 			}
-			at := l.since.Add(q.policy.MaxWait)
+			at := q.oldest(l).Add(q.policy.MaxWait)
 			if l.retries > 0 || l.held.After(at) {
 				at = l.held
 			}
@@ -372,6 +429,15 @@ func (q *queue) wake(idle []*writer) time.Time {
 		}
 	}
 	return next
+}
+
+// oldest returns since when the first record of a lane waits, as far as that
+// decides when it is put.
+func (q *queue) oldest(l *lane) time.Time {
+	if !q.policy.OnePartition {
+		return l.since
+	}
+	return slices.MinFunc(l.spans, func(a, b span) int { return a.d.since.Compare(b.d.since) }).d.since
 }
 
 // nextParked returns when the first of what is parked is due; zero means never.

@@ -3,6 +3,7 @@ package emit
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -144,5 +145,32 @@ func (p topicPartitioner) Partition(r *kgo.Record, n int) int {
 func (p topicPartitioner) OnNewBatch() {
 	if on, ok := p.TopicPartitioner.(kgo.TopicPartitionerOnNewBatch); ok {
 		on.OnNewBatch()
+	}
+}
+
+// Steady is a [Partitioner] that sends all that has no key to one partition of a
+// topic until Turn: in a transaction each partition costs the brokers several
+// writes of their own. It is used by one client, and Turn while nothing is being
+// produced.
+type Steady struct {
+	mu     sync.Mutex
+	topics []topicPartitioner
+}
+
+// ForTopic implements [kgo.Partitioner].
+func (s *Steady) ForTopic(topic string) kgo.TopicPartitioner {
+	p := topicPartitioner{kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.topics = append(s.topics, p)
+	return struct{ kgo.TopicPartitioner }{p} // Without OnNewBatch.
+}
+
+// Turn chooses other partitions.
+func (s *Steady) Turn() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.topics {
+		p.OnNewBatch()
 	}
 }

@@ -34,6 +34,7 @@ type writer struct {
 	group  *Group
 	id     string
 	client *kgo.Client // Nil when there is none that can be used.
+	steady *emit.Steady
 }
 
 // item is a source record, and what it became.
@@ -58,14 +59,15 @@ func (e *abortedError) Unwrap() error { return e.err }
 // is ended when it returns.
 func (w *writer) open(ctx context.Context) error {
 	for w.client == nil {
+		steady := &emit.Steady{}
 		client, err := kgo.NewClient(append(append(slices.Clone(w.group.conn), emit.ClientOptions()...),
 			kgo.TransactionalID(w.id), kgo.TransactionTimeout(w.group.opts.TransactionTimeout),
-			kgo.MetadataMinAge(metadataAge))...)
+			kgo.MetadataMinAge(metadataAge), kgo.RecordPartitioner(steady))...)
 		if err != nil {
 			return err
 		}
 		if _, _, err = client.ProducerID(ctx); err == nil {
-			w.client = client
+			w.client, w.steady = client, steady
 			return nil
 		}
 		client.Close() // An id that failed stays so in a client.
@@ -173,6 +175,7 @@ func (w *writer) attempt(ctx context.Context, t *tail, of intent.Source, items [
 	if err := w.client.BeginTransaction(); err != nil {
 		return w.abandon(err)
 	}
+	w.steady.Turn()
 	claim := &intent.Claim{ID: rand.Text(), Writer: w.id, Source: of, Of: t.partitions, Ranges: ranges(items)}
 	t.expect(claim.ID)
 	defer t.forgotten(claim.ID)

@@ -24,7 +24,7 @@ func copies(z size, batch int) series {
 	atLeast, exactly := j, j
 	atLeast.copies, exactly.copies = "at-least-once", "exactly-once"
 	return series{
-		title: fmt.Sprintf("Copies to a topic, 6 partitions, three brokers, %d records in a put", batch), base: "Sluice, at-least-once",
+		title: fmt.Sprintf("Copies to a topic, 6 partitions, three brokers, %d records in a put", batch), base: "Sluice, at-least-once", warm: 1,
 		note: fmt.Sprintf("%d writers. The output has six partitions too, by round robin of batches; all topics have three replicas, of which two must confirm. "+
 			"Java's loop consumes, produces and commits its offsets in transactions, in %d threads.", z.writers, z.writers),
 		variants: []variant{
