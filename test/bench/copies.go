@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // brokersOf is how many brokers a scenario needs.
@@ -25,7 +28,7 @@ func copies(z size, batch int) series {
 	atLeast.copies, exactly.copies = "at-least-once", "exactly-once"
 	return series{
 		title: fmt.Sprintf("Copies to a topic, 6 partitions, three brokers, %d records in a put", batch), base: "Sluice, at-least-once", warm: 1,
-		note: fmt.Sprintf("%d writers. The output has six partitions too, by round robin of batches; all topics have three replicas, of which two must confirm. "+
+		note: fmt.Sprintf("%d writers. The output has six partitions too: a batch, or with exactly-once a transaction, goes to one; all topics have three replicas, of which two must confirm. "+
 			"Java's loop consumes, produces and commits its offsets in transactions, in %d threads.", z.writers, z.writers),
 		variants: []variant{
 			{"Sluice, at-least-once", sluice("builtin", "share"), atLeast},
@@ -48,13 +51,31 @@ func (l *lab) newOutput(ctx context.Context, group string, partitions int) error
 	return nil
 }
 
+// dropOutput deletes it: with three replicas the outputs of a series fill a disk.
+func (l *lab) dropOutput(ctx context.Context, group string) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(l.bootstrap))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), adminTimeout)
+	defer cancel()
+	_, err = kadm.NewClient(client).DeleteTopic(ctx, copiesTo(group))
+	return err
+}
+
 // transactionalLoop is the loop of Kafka's documentation, in Java.
-func transactionalLoop(ctx context.Context, l *lab, j job, group string, m *marks) (sample, error) {
+func transactionalLoop(ctx context.Context, l *lab, j job, group string, m *marks) (_ sample, err error) {
 	if err := l.newOutput(ctx, group, j.partitions); err != nil {
 		return newSample(), err
 	}
+	defer func() {
+		if failed := l.dropOutput(ctx, group); err == nil {
+			err = failed
+		}
+	}()
 	classes := filepath.Join(l.dir, "loop")
-	if _, err := os.Stat(classes); err != nil {
+	if _, missing := os.Stat(classes); missing != nil {
 		cmd := exec.CommandContext(ctx, "javac", "-d", classes, "-cp", filepath.Join(l.libs, "*"), filepath.Join(l.root, "test/bench/connectsink/TransactionalCopy.java"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return newSample(), fmt.Errorf("compile the loop: %w\n%s", err, out)
