@@ -230,15 +230,17 @@ func (s *session) mayFetch(r room) bool {
 
 // free returns the offsets that the record-lock windows leave, and care.
 func (s *session) free() int64 {
-	var sum, held int64
+	var sum, near int64
 	for _, p := range s.parts {
-		held += int64(p.held)
+		if !p.watch.over && p.watch.count >= 0 {
+			near += int64(p.held)
+		}
 		if !p.revoked {
 			sum += max(0, s.limits.locks-p.window())
 		}
 	}
 	if most := s.careful(); most > 0 {
-		sum = min(sum, most-held)
+		sum = min(sum, most-near)
 	}
 	return sum
 }

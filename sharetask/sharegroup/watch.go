@@ -1,7 +1,9 @@
 package sharegroup
 
-// How many records a session holds while some may be close to their delivery
-// limit: the most at the first such count, a quarter at each after it.
+// How many records a session holds of partitions with some that are close to
+// their delivery limit: the most at the first such count, a quarter at each after
+// it. Of one that has shown none yet a fetch may bring the least, whatever is held:
+// else a slow target would keep a worker from seeing the others.
 const (
 	mostCareful  = 32
 	leastCareful = 2

@@ -118,12 +118,12 @@ func TestCareGrowsWithTheDeliveryCount(t *testing.T) {
 }
 
 // Partitions in which nothing is close to its limit are soon read with both
-// hands, and so they are where there is nothing to read.
+// hands, and so they are where there is nothing to read, or nothing is decided.
 func TestCareEndsSoon(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		broker := &modelBroker{session: map[partitionKey]bool{}, log: map[partitionKey][]modelRecord{}}
 		s := newSession(limits{locks: 2000, records: 4000, bytes: 1 << 20, maxWait: idleWait, careful: 3}, func() sharetask.Session { return 1 })
-		parts := rapid.IntRange(1, 20).Draw(t, "partitions")
+		parts, decides := rapid.IntRange(1, 20).Draw(t, "partitions"), rapid.Bool().Draw(t, "decides")
 		for i := range parts {
 			p := &partition{}
 			p.TopicID, p.Partition, p.Topic = pluginapi.TopicID{1}, int32(i), "orders"
@@ -134,6 +134,9 @@ func TestCareEndsSoon(t *testing.T) {
 		now := time.Unix(1_000_000, 0)
 		for fetches := 0; s.careful() > 0; {
 			req, until := s.plan(now, room{records: 1000, bytes: 1 << 20})
+			if req == nil && until.IsZero() {
+				t.Fatal("nothing more is fetched")
+			}
 			if req == nil {
 				now = until
 				continue
@@ -146,7 +149,9 @@ func TestCareEndsSoon(t *testing.T) {
 			}
 			for _, f := range s.answered(broker.handle(t, req, 2000), now).fetched {
 				for _, a := range f.acquired {
-					f.part.decide(sharetask.Accept, a.Range)
+					if decides {
+						f.part.decide(sharetask.Accept, a.Range)
+					}
 				}
 			}
 		}
