@@ -360,6 +360,7 @@ func (s *shared) source(slot *taskSlot) (sharetask.Source, error) {
 		}
 		o.Group, o.Topics, o.TopicRegex, o.Exclude = d.GroupID+retrySuffix, []string{d.Retry.Topic}, "", nil
 		o.RecordLocks = min(o.RecordLocks, retryLocks)
+		o.CarefulFrom = 0 // What is parked is held until it is due, and comes again many times.
 		retry, err := sharegroup.New(o)
 		if err != nil {
 			return nil, err
