@@ -187,11 +187,7 @@ func TestKafkaTopicMadeAgainWhileNobodyReads(t *testing.T) {
 			id := b.recreate(topic, 1)
 			b.produce(topic, 0, 8)
 			if late {
-				var at kadm.Offsets
-				at.Add(kadm.Offset{Topic: topic, At: 5, LeaderEpoch: -1, Metadata: tag(a.TopicID)})
-				if err := kadm.NewClient(b.client).CommitAllOffsets(t.Context(), b.group, at); err != nil {
-					t.Fatal(err)
-				}
+				b.commit(kadm.Offset{Topic: topic, At: 5, LeaderEpoch: -1, Metadata: tag(a.TopicID)})
 				o.Reset = Reset{} // It is known that all of the topic came after the group's position.
 			}
 			again := b.join(o)
@@ -208,11 +204,7 @@ func TestPositionWithoutATopicCounts(t *testing.T) {
 	b := fake(t)
 	topic := b.topic(1)
 	b.produce(topic, 0, 5)
-	var at kadm.Offsets
-	at.Add(kadm.Offset{Topic: topic, At: 3, LeaderEpoch: -1})
-	if err := kadm.NewClient(b.client).CommitAllOffsets(t.Context(), b.group, at); err != nil {
-		t.Fatal(err)
-	}
+	b.commit(kadm.Offset{Topic: topic, At: 3, LeaderEpoch: -1})
 	m := b.join(b.options(topic))
 	m.Request(plenty())
 	a, r := m.acquire(2)

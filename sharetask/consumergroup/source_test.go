@@ -94,6 +94,16 @@ func (b *bench) committed(topic string, partition int32) int64 {
 	return -1
 }
 
+// commit sets the group's position by hand.
+func (b *bench) commit(at kadm.Offset) {
+	b.t.Helper()
+	var all kadm.Offsets
+	all.Add(at)
+	if err := kadm.NewClient(b.client).CommitAllOffsets(b.t.Context(), b.group, all); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
 // awaitCommitted waits until the group's position is at.
 func (b *bench) awaitCommitted(topic string, partition int32, at int64) {
 	b.t.Helper()
@@ -345,11 +355,7 @@ func TestOffsetOutOfRangeFollowsThePolicy(t *testing.T) {
 	b := fake(t)
 	topic := b.topic(1)
 	b.produce(topic, 0, 10)
-	var gone kadm.Offsets
-	gone.Add(kadm.Offset{Topic: topic, At: 500, LeaderEpoch: -1})
-	if err := kadm.NewClient(b.client).CommitAllOffsets(t.Context(), b.group, gone); err != nil {
-		t.Fatal(err)
-	}
+	b.commit(kadm.Offset{Topic: topic, At: 500, LeaderEpoch: -1})
 	m := b.join(b.options(topic))
 	m.Request(plenty())
 	if _, r := m.acquire(10); r != span(0, 9) {

@@ -62,7 +62,7 @@ func (l *leader) run() {
 				l.cancel = l.drop
 			}
 		}
-		stuck := req == nil && l.session.stuck()
+		stuck := req == nil && l.session.stuck(now)
 		s.mu.Unlock()
 		switch {
 		case over:

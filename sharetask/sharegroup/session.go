@@ -150,15 +150,15 @@ func (s *session) plan(now time.Time, r room) (*request, time.Time) {
 		req.kind, req.epoch = finish, epochClose
 	case s.epoch != epochOpen && renew:
 		req.kind, req.renewals, req.acks = acknowledge, true, s.take(now, true)
-	case s.mayFetch(r):
+	case s.mayFetch(now, r):
 		s.fetch(req, now, r, open)
 	case s.epoch != epochOpen && final:
 		if s.gathers(now) && now.Before(s.gather.Add(gatherWait)) {
 			return nil, s.gather.Add(gatherWait)
 		}
 		req.kind, req.acks = acknowledge, s.take(now, false)
-	case !s.retryAt(now).IsZero():
-		return nil, s.retryAt(now)
+	case !s.dueAt(now, r).IsZero():
+		return nil, s.dueAt(now, r)
 	case s.epoch != epochOpen && (s.closing || len(s.parts) == 0):
 		req.kind, req.epoch = finish, epochClose
 	default:
@@ -211,6 +211,18 @@ func (s *session) count(now time.Time) (final, renew, open bool) {
 	return final, renew, open
 }
 
+// dueAt returns when something may be sent by time alone: a verdict that was put
+// back, or a fetch that care has put off; zero means that none waits.
+func (s *session) dueAt(now time.Time, r room) time.Time {
+	at := s.retryAt(now)
+	if r.records > 0 && !s.closing && s.careful() > 0 {
+		if _, until := s.near(now); !until.IsZero() && (at.IsZero() || until.Before(at)) {
+			return until
+		}
+	}
+	return at
+}
+
 // retryAt returns when the next verdict that was put back may be sent again;
 // zero means that none waits.
 func (s *session) retryAt(now time.Time) time.Time {
@@ -224,30 +236,28 @@ func (s *session) retryAt(now time.Time) time.Time {
 }
 
 // mayFetch reports whether a fetch could bring anything.
-func (s *session) mayFetch(r room) bool {
-	return r.records > 0 && r.bytes > 0 && !s.closing && s.free() > 0
+func (s *session) mayFetch(now time.Time, r room) bool {
+	return r.records > 0 && r.bytes > 0 && !s.closing && s.free(now) > 0
 }
 
 // free returns the offsets that the record-lock windows leave, and care.
-func (s *session) free() int64 {
-	var sum, near int64
+func (s *session) free(now time.Time) int64 {
+	var sum int64
 	for _, p := range s.parts {
-		if !p.watch.over && p.watch.count >= 0 {
-			near += int64(p.held)
-		}
 		if !p.revoked {
 			sum += max(0, s.limits.locks-p.window())
 		}
 	}
 	if most := s.careful(); most > 0 {
+		near, _ := s.near(now)
 		sum = min(sum, most-near)
 	}
 	return sum
 }
 
 // stuck reports whether only decisions can make the session fetch again.
-func (s *session) stuck() bool {
-	if s.closing || s.free() > 0 {
+func (s *session) stuck(now time.Time) bool {
+	if s.closing || s.free(now) > 0 {
 		return false
 	}
 	for _, p := range s.parts {
@@ -260,7 +270,7 @@ func (s *session) stuck() bool {
 
 func (s *session) fetch(req *request, now time.Time, r room, open bool) {
 	req.kind = fetch
-	req.records = int(min(int64(r.records), int64(s.limits.records), s.free()))
+	req.records = int(min(int64(r.records), int64(s.limits.records), s.free(now)))
 	req.bytes = min(r.bytes, s.limits.bytes)
 	req.exact = r.single || s.careful() > 0
 	for key, p := range s.parts {
@@ -402,7 +412,7 @@ func (s *session) answered(a answer, now time.Time) outcome {
 		}
 	}
 	if req.kind == fetch && !faulty {
-		s.learn(a)
+		s.learn(a, now)
 	}
 	if faulty && len(out.fetched) == 0 {
 		s.pause.failed(now) // The next fetch would be answered as fast.

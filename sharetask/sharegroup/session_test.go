@@ -639,8 +639,8 @@ func TestNoFetchIntoAFullWindow(t *testing.T) {
 		t.Errorf("asks for %d, want the 40 that are left", req.records)
 	}
 	plenty := room{records: 1 << 20, bytes: 1 << 20}
-	if req, _ := p.plan(p.now, plenty); req != nil || !p.stuck() {
-		t.Fatalf("planned %+v (stuck %t), want nothing", req, p.stuck())
+	if req, _ := p.plan(p.now, plenty); req != nil || !p.stuck(p.now) {
+		t.Fatalf("planned %+v (stuck %t), want nothing", req, p.stuck(p.now))
 	}
 	part := p.parts[p.key]
 	part.decide(sharetask.Accept, sharetask.Range{First: 20, Last: 109}) // All but the first, which keep the window.

@@ -287,10 +287,11 @@ func (s *Source) share(l *leader) room {
 
 // stalled reports that only decisions can make anything more come, once.
 func (s *Source) stalled(l *leader) {
+	now := time.Now()
 	s.mu.Lock()
 	report := !s.lastStall && s.coming.Records == 0
 	for _, o := range s.leaders {
-		report = report && (o == l || len(o.session.parts) == 0 || o.session.stuck())
+		report = report && (o == l || len(o.session.parts) == 0 || o.session.stuck(now))
 	}
 	if report {
 		s.lastStall = true

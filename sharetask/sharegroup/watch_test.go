@@ -51,7 +51,7 @@ func TestFewRecordsCloseToTheirLimitDieWithAWorker(t *testing.T) {
 			for range answers {
 				req, until := s.plan(now, room{records: 1000, bytes: 1 << 20})
 				if req == nil {
-					if until.IsZero() {
+					if until.IsZero() || !decide { // It dies before it may go on.
 						break
 					}
 					now = until
@@ -115,6 +115,59 @@ func TestCareGrowsWithTheDeliveryCount(t *testing.T) {
 			t.Errorf("delivered %d times: %d are held, want %d", count, p.held, want)
 		}
 	}
+}
+
+// Records close to their limit that are tried again for minutes do not keep the others waiting for as long.
+func TestWhatIsTriedAgainDoesNotBlock(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const each = 50
+		broker := &modelBroker{session: map[partitionKey]bool{}, log: map[partitionKey][]modelRecord{}}
+		s := newSession(limits{locks: 2000, records: 4000, bytes: 1 << 20, maxWait: idleWait, careful: 3}, func() sharetask.Session { return 1 })
+		parts := rapid.IntRange(1, 5).Draw(t, "partitions")
+		stuck := map[int64]bool{}
+		for i := range parts {
+			p := &partition{}
+			p.TopicID, p.Partition, p.Topic = pluginapi.TopicID{1}, int32(i), "orders"
+			key := partitionKey{p.TopicID, p.Partition}
+			broker.log[key] = make([]modelRecord, each)
+			s.place(key, p)
+			if i > 0 {
+				continue
+			}
+			for o := range rapid.IntRange(1, 10).Draw(t, "tried again") {
+				stuck[int64(o)], broker.log[key][o].count = true, rapid.Int16Range(2, 8).Draw(t, "count")
+			}
+		}
+		start := time.Unix(1_000_000, 0)
+		now, accepted := start, 0
+		for range 1000 {
+			req, until := s.plan(now, room{records: 1000, bytes: 1 << 20})
+			if req == nil && until.IsZero() {
+				t.Fatal("nothing more is fetched")
+			}
+			if req == nil {
+				now = until
+				continue
+			}
+			for _, f := range s.answered(broker.handle(t, req, 2000), now).fetched {
+				for _, a := range f.acquired {
+					for o := a.First; o <= a.Last; o++ {
+						if f.part.Partition > 0 || !stuck[o] {
+							f.part.decide(sharetask.Accept, sharetask.Range{First: o, Last: o})
+							accepted++
+						}
+					}
+				}
+			}
+			if accepted == parts*each-len(stuck) {
+				break
+			}
+			now = now.Add(10 * time.Millisecond)
+		}
+		if took := now.Sub(start); accepted < parts*each-len(stuck) || took > 15*time.Second {
+			t.Errorf("%d of %d others were accepted after %v", accepted, parts*each-len(stuck), took)
+		}
+	})
 }
 
 // Partitions in which nothing is close to its limit are soon read with both

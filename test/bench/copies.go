@@ -31,9 +31,9 @@ func copies(z size, batch int) series {
 		note: fmt.Sprintf("%d writers. The output has six partitions too: a batch, or with exactly-once a transaction, goes to one; all topics have three replicas, of which two must confirm. "+
 			"Java's loop consumes, produces and commits its offsets in transactions, in %d threads.", z.writers, z.writers),
 		variants: []variant{
-			{"Sluice, at-least-once", sluice("builtin", "share"), atLeast},
-			{"Sluice, exactly-once", sluice("builtin", "share"), exactly},
-			{"Java transactional loop", transactionalLoop, j},
+			{"Sluice, at-least-once", withOutput(sluice("builtin", "share")), atLeast},
+			{"Sluice, exactly-once", withOutput(sluice("builtin", "share")), exactly},
+			{"Java transactional loop", withOutput(transactionalLoop), j},
 		},
 	}
 }
@@ -64,18 +64,25 @@ func (l *lab) dropOutput(ctx context.Context, group string) error {
 	return err
 }
 
-// transactionalLoop is the loop of Kafka's documentation, in Java.
-func transactionalLoop(ctx context.Context, l *lab, j job, group string, m *marks) (_ sample, err error) {
-	if err := l.newOutput(ctx, group, j.partitions); err != nil {
-		return newSample(), err
-	}
-	defer func() {
-		if failed := l.dropOutput(ctx, group); err == nil {
-			err = failed
+// withOutput gives each run a topic of its own to copy to.
+func withOutput(run subject) subject {
+	return func(ctx context.Context, l *lab, j job, group string, m *marks) (s sample, err error) {
+		if err := l.newOutput(ctx, group, j.partitions); err != nil {
+			return newSample(), err
 		}
-	}()
+		defer func() {
+			if failed := l.dropOutput(ctx, group); err == nil {
+				err = failed
+			}
+		}()
+		return run(ctx, l, j, group, m)
+	}
+}
+
+// transactionalLoop is the loop of Kafka's documentation, in Java.
+func transactionalLoop(ctx context.Context, l *lab, j job, group string, m *marks) (sample, error) {
 	classes := filepath.Join(l.dir, "loop")
-	if _, missing := os.Stat(classes); missing != nil {
+	if _, err := os.Stat(classes); err != nil {
 		cmd := exec.CommandContext(ctx, "javac", "-d", classes, "-cp", filepath.Join(l.libs, "*"), filepath.Join(l.root, "test/bench/connectsink/TransactionalCopy.java"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return newSample(), fmt.Errorf("compile the loop: %w\n%s", err, out)

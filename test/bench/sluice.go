@@ -23,17 +23,7 @@ import (
 // for the drop sink, "process-refuse" or "wasm-refuse" for the one that refuses. A job
 // with several workers makes as many processes of it, in one group.
 func sluice(form, protocol string) subject {
-	return func(ctx context.Context, l *lab, j job, group string, m *marks) (s sample, err error) {
-		if j.copies != "" {
-			if err := l.newOutput(ctx, group, j.partitions); err != nil {
-				return newSample(), err
-			}
-			defer func() {
-				if failed := l.dropOutput(ctx, group); err == nil {
-					err = failed
-				}
-			}()
-		}
+	return func(ctx context.Context, l *lab, j job, group string, m *marks) (sample, error) {
 		var w workers
 		for i := range max(j.workers, 1) {
 			address, err := freeAddress()
@@ -48,9 +38,8 @@ func sluice(form, protocol string) subject {
 			}
 			w.children, w.addresses = append(w.children, c), append(w.addresses, address)
 		}
-		err = w.watch(ctx, m, j)
-		var unclear error
-		s, unclear = conclude(w.children[0], m, syscall.SIGTERM)
+		err := w.watch(ctx, m, j)
+		s, unclear := conclude(w.children[0], m, syscall.SIGTERM)
 		if err == nil {
 			err = unclear
 		}
