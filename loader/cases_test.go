@@ -195,9 +195,9 @@ func TestPlug11StopFlushesOnce(t *testing.T) {
 	}
 }
 
-// Sinks that refuse to start leave nothing in the host, nor in their process
-// (PLUG-13).
-func TestPlug13RefusedStartsLeaveNothing(t *testing.T) {
+// Sinks that refuse to start, and ones that were used and stopped, leave nothing
+// in the host, nor in their process (PLUG-13).
+func TestPlug13SinksLeaveNothing(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs /proc")
 	}
@@ -212,7 +212,21 @@ func TestPlug13RefusedStartsLeaveNothing(t *testing.T) {
 			t.Fatalf("stop: %v", err)
 		}
 	}
+	used := func() {
+		t.Helper()
+		in := made(t, r, nil)
+		if err := in.Start(t.Context()); err != nil {
+			t.Fatalf("start: %v", err)
+		}
+		if _, _, err := put(t.Context(), in, "x"); err != nil {
+			t.Fatalf("put: %v", err)
+		}
+		if err := in.Stop(t.Context()); err != nil {
+			t.Fatalf("stop: %v", err)
+		}
+	}
 	refused()
+	used()
 	_, results, err := put(t.Context(), instance(t, r, nil), "pid")
 	if err != nil {
 		t.Fatal(err)
@@ -231,6 +245,7 @@ func TestPlug13RefusedStartsLeaveNothing(t *testing.T) {
 	before := count()
 	for range 50 {
 		refused()
+		used()
 	}
 	eventually(t, "descriptors and goroutines are as before", func() bool {
 		after := count()

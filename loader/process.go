@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/sluicehq/sluice/internal/abi"
+	"github.com/sluicehq/sluice/internal/abi/fdpass"
 	"github.com/sluicehq/sluice/internal/abi/rpc"
 	"github.com/sluicehq/sluice/internal/abi/shm"
 	"github.com/sluicehq/sluice/pluginapi"
@@ -39,6 +40,10 @@ type process struct {
 	// It is used only if reads says that the plugin reads there.
 	shared *shm.File
 	reads  bool
+	// sockets passes put streams to the plugin; nil where that is not possible.
+	// It is used only if takes says that the plugin takes them.
+	sockets *fdpass.Sender
+	takes   bool
 
 	// exited is closed when the process has ended, what it wrote has been read,
 	// and its children are dead.
@@ -123,12 +128,13 @@ func (p *process) connect(ctx context.Context) error {
 		return err
 	}
 	p.rpc = service.(*rpc.Client)
-	b, reads, err := p.rpc.Describe(ctx)
+	d, err := p.rpc.Describe(ctx)
 	if err != nil {
 		return fmt.Errorf("ask for its description: %w", err)
 	}
-	p.reads = reads && p.shared != nil
-	if p.desc, err = abi.DecodeDescription(b); err != nil {
+	p.reads = d.Shared && p.shared != nil
+	p.takes = d.Sockets && p.sockets != nil
+	if p.desc, err = abi.DecodeDescription(d.CBOR); err != nil {
 		return fmt.Errorf("read its description: %w", err)
 	}
 	return p.desc.Validate()
@@ -255,11 +261,19 @@ func (p *process) reap(cmd *exec.Cmd, lifeline *os.File, pipes []*os.File) {
 	p.output.reader.Wait()
 	closeAll(pipes)
 	p.output.close()
+	p.unshare()
+	close(p.exited)
+	p.client.Kill() // The connection and go-plugin's goroutines.
+}
+
+// unshare closes the host's ends of what the process has inherited.
+func (p *process) unshare() {
 	if p.shared != nil {
 		p.shared.Close()
 	}
-	close(p.exited)
-	p.client.Kill() // The connection and go-plugin's goroutines.
+	if p.sockets != nil {
+		p.sockets.Close()
+	}
 }
 
 // drainTime is how long the output of a process is read after its end.
@@ -303,18 +317,29 @@ var _ runner.Runner = (*attachedProcess)(nil)
 // prepare makes the command.
 func (a *attachedProcess) prepare(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
 	a.dir = dir
+	p := a.process
 	shared, reader, err := shm.Create()
 	if err != nil { // Frames go through gRPC.
-		a.process.spec.opts.Logger.Debug("no memory is shared with the plugin", "err", err)
+		p.spec.opts.Logger.Debug("no memory is shared with the plugin", "err", err)
+	} else {
+		p.shared = shared
 	}
-	a.cmd, a.lifeline, a.files, err = a.process.spec.command(cmd.Env, reader)
-	if reader != nil {
-		a.process.shared = shared
-		a.files = append(a.files, reader)
+	sockets, receiver, err := fdpass.New()
+	if err != nil { // Streams are gRPC's.
+		p.spec.opts.Logger.Debug("no sockets are passed to the plugin", "err", err)
+	} else {
+		p.sockets = sockets
+	}
+	a.cmd, a.lifeline, a.files, err = p.spec.command(cmd.Env, []childFile{{rpc.SharedKey, reader}, {rpc.SocketsKey, receiver}})
+	for _, f := range []*os.File{reader, receiver} {
+		if f != nil {
+			a.files = append(a.files, f)
+		}
 	}
 	if err != nil {
 		a.err = err
 		closeAll(a.files)
+		p.unshare()
 		return nil, err
 	}
 	return a, nil
@@ -327,9 +352,7 @@ func (a *attachedProcess) Start(context.Context) error {
 	defer func() { closeAll(a.files) }()
 	if err := a.start(); err != nil {
 		_ = a.lifeline.Close()
-		if p.shared != nil {
-			p.shared.Close()
-		}
+		p.unshare()
 		a.err = fmt.Errorf("start %s: %w", p.spec.path, err)
 		return a.err
 	}

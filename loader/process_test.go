@@ -8,9 +8,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -502,8 +505,8 @@ func TestPutsArriveAsTheyWereSent(t *testing.T) {
 	for _, name := range []string{"good", "unshared"} {
 		t.Run(name, func(t *testing.T) {
 			in := instance(t, open(t, name, Options{}), nil)
-			if shares := in.form.(*processInstance).host.reads; shares != (name == "good") {
-				t.Errorf("shared memory: %t", shares)
+			if p := in.form.(*processInstance).host; p.reads != (name == "good") || p.takes != p.reads {
+				t.Errorf("shared memory: %t, sockets: %t", p.reads, p.takes)
 			}
 			r := rand.New(rand.NewPCG(1, 2))
 			for _, size := range []int{10, 1000, 3 << 20, 5, 40 << 20, 1 << 20} {
@@ -564,5 +567,45 @@ func TestSocketDirectoryIsLeftNowhere(t *testing.T) {
 	}
 	if len(left) > 0 {
 		t.Errorf("%v is there while the plugin runs", left)
+	}
+}
+
+// TestAPutToAStoppedProcessEndsInTime: its host may be in the middle of sending
+// a frame that nobody reads.
+func TestAPutToAStoppedProcessEndsInTime(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	for _, name := range []string{"good", "unshared"} {
+		for size, value := range map[string]string{"small": "v", "large": strings.Repeat("v", 40<<20)} {
+			t.Run(name+", "+size, func(t *testing.T) {
+				in := instance(t, open(t, name, Options{PutGrace: 100 * time.Millisecond}), nil)
+				_, results, err := put(t.Context(), in, "pid")
+				if err != nil {
+					t.Fatal(err)
+				}
+				pid, err := strconv.Atoi(results[0].Err.Message)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the process has stopped", func() bool {
+					b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+					return err == nil && strings.Contains(string(b), ") T ")
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				_, _, err = put(ctx, in, value)
+				var crash *CrashError
+				if !errors.As(err, &crash) || !strings.Contains(crash.Killed, "did not return within") {
+					t.Errorf("error %v, want that the process was killed", err)
+				}
+				if !in.Gone() {
+					t.Error("the instance is said to be of use")
+				}
+			})
+		}
 	}
 }

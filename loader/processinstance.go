@@ -63,7 +63,7 @@ func (i *processInstance) check(ctx context.Context) error {
 func (i *processInstance) stop(ctx context.Context) error {
 	defer i.release()
 	if i.puts != nil {
-		i.puts.close()
+		i.puts.end()
 	}
 	if i.slot != nil {
 		i.slot.Free()
@@ -167,163 +167,133 @@ func (i *processInstance) put(ctx context.Context, batch []pluginapi.Record, res
 	if deadline, ok := ctx.Deadline(); ok {
 		h.Deadline = max(time.Until(deadline), time.Millisecond)
 	}
-	if i.slot != nil {
-		frame := abi.AppendPutRequest(i.slot.Room(), h, batch)
-		if i.slot.Holds(frame) {
-			i.puts.sendShared(i.slot.Offset(), len(frame))
-			return i.await(ctx, results)
-		}
-		i.frame = frame // Too large for the slot.
-	} else {
-		i.frame = abi.AppendPutRequest(i.frame[:0], h, batch)
-	}
-	frame := i.frame
-	i.frame = nil
-	i.puts.unsent.Add(1)
-	i.puts.out <- frame
+	i.puts.sending.Lock()
+	end := i.endWith(ctx) // Its cancel has to wait until the frame is sent.
+	frame := i.send(h, batch)
+	i.puts.sending.Unlock()
 	err := i.await(ctx, results)
-	if cap(frame) <= maxKeptFrame && i.puts.unsent.Load() == 0 {
+	end()
+	if i.slot == nil && !i.lost.Load() && cap(frame) <= maxKeptFrame {
 		i.frame = frame
 	}
 	return err
 }
 
-// await reads answers until the final one. When ctx ends it asks the plugin to
-// end the put; after the grace it kills the process.
+// send sends the frame of a put, which is returned if it may not be changed
+// before the answer. It blocks while the plugin does not read. A failure is the
+// stream's end, which await reports.
+func (i *processInstance) send(h abi.PutHeader, batch []pluginapi.Record) (frame []byte) {
+	if i.slot != nil {
+		frame = abi.AppendPutRequest(i.slot.Room(), h, batch)
+		if i.slot.Holds(frame) {
+			_ = i.puts.stream.SendShared(i.slot.Offset(), len(frame))
+			return nil
+		}
+	} else {
+		frame = abi.AppendPutRequest(i.frame[:0], h, batch)
+		i.frame = nil
+	}
+	_ = i.puts.stream.Send(frame)
+	return frame
+}
+
+// await reads answers until the final one.
 func (i *processInstance) await(ctx context.Context, results []pluginapi.Result) error {
-	done := ctx.Done()
-	var grace <-chan time.Time
 	for {
-		select {
-		case frame, ok := <-i.puts.in:
-			if !ok {
-				return i.broken(ctx, i.puts.err)
-			}
-			final, sinkErr, err := abi.DecodePutResponse(frame, results)
-			if err != nil {
-				i.lost.Store(true)
-				return badAnswer("%v", err)
-			}
-			if final {
-				if sinkErr != nil {
-					return sinkErr
-				}
-				return nil
-			}
-		case <-done:
-			done = nil
-			i.puts.cancel()
-			timer := time.NewTimer(i.host.spec.opts.PutGrace)
-			defer timer.Stop()
-			grace = timer.C
-		case <-grace:
-			grace = nil
+		frame, err := i.puts.receive()
+		if err != nil {
+			return i.broken(ctx, err)
+		}
+		final, sinkErr, err := abi.DecodePutResponse(frame, results)
+		if err != nil {
+			i.lost.Store(true)
+			return badAnswer("%v", err)
+		}
+		if !final {
+			continue
+		}
+		if sinkErr != nil {
+			return sinkErr
+		}
+		return nil
+	}
+}
+
+// endWith asks the plugin to end the put in flight when ctx ends, and after the
+// grace kills the process, which ends whatever waits for it. end is called when
+// the put has returned; nothing of this one happens after it.
+func (i *processInstance) endWith(ctx context.Context) (end func()) {
+	returned, ended := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		timer := time.AfterFunc(i.host.spec.opts.PutGrace, func() {
 			i.host.kill(fmt.Sprintf("a put in it did not return within %s of its context's end", i.host.spec.opts.PutGrace))
+		})
+		defer timer.Stop()
+		i.puts.cancel()
+		<-returned
+	})
+	return func() {
+		close(returned)
+		if !stop() {
+			<-ended
 		}
 	}
 }
 
-// puts is the host's end of an instance's put stream: one goroutine sends, one
-// receives, so that neither keeps a put from ending in time.
+// puts is the host's end of an instance's put stream. Whatever blocks in it
+// ends with the process.
 type puts struct {
 	stream *rpc.PutStream
 	end    context.CancelFunc
-	out    chan []byte   // Frames to send; nil is a cancel. Room for both of a put.
-	in     chan []byte   // Frames received; closed when the stream is over.
-	err    error         // Why it is over; read after in is closed.
-	quit   chan struct{} // Closed by close.
-	unsent atomic.Int32  // Frames handed over and not sent.
 
 	sending sync.Mutex // Held while something is sent.
-	wg      sync.WaitGroup
 }
 
 func openPuts(p *process, number uint64) (*puts, error) {
 	ctx, cancel := context.WithCancel(p.ctx)
-	stream, err := p.rpc.Put(ctx, number)
+	stream, err := p.putStream(ctx, number)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	s := &puts{
-		stream: stream, end: cancel,
-		out: make(chan []byte, 2), in: make(chan []byte), quit: make(chan struct{}),
-	}
-	s.wg.Go(s.send)
-	s.wg.Go(s.receive)
-	return s, nil
+	return &puts{stream: stream, end: cancel}, nil
 }
 
-// cancel asks the plugin to end the put in flight.
+// putStream opens the put stream of an instance, which ends when ctx does.
+func (p *process) putStream(ctx context.Context, number uint64) (*rpc.PutStream, error) {
+	if !p.takes {
+		return p.rpc.Put(ctx, number)
+	}
+	conn, err := p.sockets.Connect()
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return rpc.OverSocket(conn, number), nil
+}
+
+// cancel asks the plugin to end the put in flight. A failure is the stream's
+// end, which receive reports.
 func (s *puts) cancel() {
-	select {
-	case s.out <- nil:
-	case <-s.quit:
-	}
-}
-
-// send ends when close is called or the stream is over.
-func (s *puts) send() {
-	for {
-		select {
-		case frame := <-s.out:
-			s.sendOne(frame)
-		case <-s.quit:
-			return
-		}
-	}
-}
-
-// sendOne sends a frame. An error is the stream's end, which receive reports.
-func (s *puts) sendOne(frame []byte) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	if frame == nil {
-		_ = s.stream.SendCancel()
-		return
+	_ = s.stream.SendCancel()
+}
+
+// receive returns the next answer.
+func (s *puts) receive() ([]byte, error) {
+	in, err := s.stream.Receive(nil)
+	switch {
+	case err == nil && in.Cancel:
+		return nil, status.Error(codes.Internal, "the plugin sent a cancel")
+	case errors.Is(err, io.EOF):
+		return nil, status.Error(codes.Internal, "the plugin closed the put stream")
+	case err == nil:
+		return in.Frame, nil
 	}
-	_ = s.stream.Send(frame)
-	s.unsent.Add(-1)
-}
-
-// sendShared sends where a frame stands. It is as good as sent when it returns,
-// since nothing that small waits for the plugin: no goroutine is woken for it.
-// An error is the stream's end, which receive reports.
-func (s *puts) sendShared(offset int64, n int) {
-	s.sending.Lock()
-	defer s.sending.Unlock()
-	_ = s.stream.SendShared(offset, n)
-}
-
-// receive ends when the stream is over or close is called.
-func (s *puts) receive() {
-	defer close(s.in)
-	for {
-		in, err := s.stream.Receive(nil)
-		if err == nil && in.Cancel {
-			err = status.Error(codes.Internal, "the plugin sent a cancel")
-		}
-		if errors.Is(err, io.EOF) {
-			err = status.Error(codes.Internal, "the plugin closed the put stream")
-		} else if _, ok := status.FromError(err); !ok {
-			err = status.Error(codes.Internal, err.Error())
-		}
-		if err != nil {
-			s.err = err
-			return
-		}
-		select {
-		case s.in <- in.Frame:
-		case <-s.quit:
-			s.err = errGone
-			return
-		}
+	if _, ok := status.FromError(err); !ok {
+		err = status.Error(codes.Internal, err.Error())
 	}
-}
-
-// close ends the stream and its goroutines.
-func (s *puts) close() {
-	close(s.quit)
-	s.end()
-	s.wg.Wait()
+	return nil, err
 }

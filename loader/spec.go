@@ -31,9 +31,9 @@ func newSpec(p *Plugin, opts Options) spec {
 }
 
 // command makes the process's command, with the host's end of its lifeline: a
-// pipe that ends when this process does. shared, if there is one, is inherited.
-// files must be closed once the command is started.
-func (s *spec) command(handshake []string, shared *os.File) (cmd *exec.Cmd, lifeline *os.File, files []*os.File, err error) {
+// pipe that ends when this process does. files must be closed once the command
+// is started, and so must what it is to inherit.
+func (s *spec) command(handshake []string, inherit []childFile) (cmd *exec.Cmd, lifeline *os.File, files []*os.File, err error) {
 	cmd = exec.Command(s.path) //nolint:noctx // Its end is the process's own business.
 	if s.sha256 != "" {
 		file, err := openVerified(s.path, s.sha256)
@@ -56,12 +56,21 @@ func (s *spec) command(handshake []string, shared *os.File) (cmd *exec.Cmd, life
 	files = append(files, r)
 	cmd.Stdin = r
 	cmd.Env = slices.Concat(s.environment(), handshake, []string{rpc.LifelineKey + "=0"})
-	if shared != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, shared)
-		cmd.Env = append(cmd.Env, rpc.SharedKey+"="+strconv.Itoa(2+len(cmd.ExtraFiles)))
+	for _, in := range inherit {
+		if in.file != nil {
+			cmd.ExtraFiles = append(cmd.ExtraFiles, in.file)
+			cmd.Env = append(cmd.Env, in.key+"="+strconv.Itoa(2+len(cmd.ExtraFiles)))
+		}
 	}
 	endWithWorker(cmd)
 	return cmd, w, files, nil
+}
+
+// childFile is a file a plugin process has from its start, under the number in
+// the variable key. Without a file it has neither.
+type childFile struct {
+	key  string
+	file *os.File
 }
 
 // inherited are the variables every plugin process gets from the worker.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"github.com/sluicehq/sluice/internal/abi/fdpass"
 	"github.com/sluicehq/sluice/internal/abi/rpc"
 	"github.com/sluicehq/sluice/internal/abi/shm"
 	"github.com/sluicehq/sluice/pluginapi"
@@ -36,7 +38,8 @@ func Serve(p pluginapi.Plugin) {
 	stdio := &stdio{out: os.Stdout, err: os.Stderr}
 	watchHost(os.Getenv(rpc.LifelineKey))
 	handler := newHandler(stdio.err, os.Getenv(rpc.LogLevelKey))
-	srv := newServer(&p, handler, openShared(slog.New(handler), os.Getenv(rpc.SharedKey)))
+	srv := newServer(&p, handler)
+	srv.inherit(os.Getenv)
 	versioned := make(map[int]plugin.PluginSet)
 	for _, v := range rpc.Versions() {
 		versioned[v] = plugin.PluginSet{rpc.PluginKey: &service{server: srv}}
@@ -62,17 +65,48 @@ func Serve(p pluginapi.Plugin) {
 	})
 }
 
-// openShared returns the memory the host shares; nil if it does not.
-func openShared(log *slog.Logger, fd string) *shm.Source {
-	if fd == "" {
-		return nil
+// inherit takes what the host shares with this process beside the connection:
+// memory, and a socket over which it passes put streams. Without either, puts go
+// through gRPC.
+func (s *server) inherit(getenv func(string) string) {
+	log := slog.New(s.handler)
+	if fd := getenv(rpc.SharedKey); fd != "" {
+		shared, err := shm.Open(fd)
+		if err != nil {
+			log.Debug("no memory is shared with the host", "err", err)
+		}
+		s.shared = shared
 	}
-	shared, err := shm.Open(fd)
-	if err != nil {
-		log.Debug("no memory is shared with the host", "err", err)
-		return nil
+	if fd := getenv(rpc.SocketsKey); fd != "" {
+		from, err := fdpass.Open(fd)
+		if err != nil {
+			log.Debug("no put streams are taken over sockets", "err", err)
+			return
+		}
+		s.sockets = true
+		go s.accept(log, from)
 	}
-	return shared
+}
+
+// accept runs the put streams that the host passes, until the host is gone.
+func (s *server) accept(log *slog.Logger, from *fdpass.Receiver) {
+	defer from.Close()
+	running := make(chan struct{}, maxInstances)
+	for {
+		conn, err := from.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			log.Error("a put stream was not taken", "err", err)
+			continue
+		}
+		running <- struct{}{}
+		go func() {
+			defer func() { <-running }()
+			rpc.ServeSocket(context.Background(), s, conn)
+		}()
+	}
 }
 
 // prepare checks that p can be served, and that a host asks for it.

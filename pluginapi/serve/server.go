@@ -25,6 +25,7 @@ type server struct {
 	desc    pluginapi.Description
 	handler slog.Handler
 	shared  *shm.Source // Where the host writes puts; nil where it does not.
+	sockets bool        // Whether the host may pass put streams.
 
 	mu        sync.Mutex
 	instances map[uint64]*instance // Guarded by mu.
@@ -32,8 +33,8 @@ type server struct {
 
 var _ rpc.Server = (*server)(nil)
 
-func newServer(p *pluginapi.Plugin, handler slog.Handler, shared *shm.Source) *server {
-	return &server{plugin: p, desc: p.Describe(), handler: handler, shared: shared, instances: make(map[uint64]*instance)}
+func newServer(p *pluginapi.Plugin, handler slog.Handler) *server {
+	return &server{plugin: p, desc: p.Describe(), handler: handler, instances: make(map[uint64]*instance)}
 }
 
 // instance is one sink.
@@ -50,8 +51,8 @@ type instance struct {
 }
 
 // Describe returns the description.
-func (s *server) Describe(context.Context) (description []byte, shared bool, err error) {
-	return abi.AppendDescription(nil, &s.desc), s.shared != nil, nil
+func (s *server) Describe(context.Context) (rpc.Description, error) {
+	return rpc.Description{CBOR: abi.AppendDescription(nil, &s.desc), Shared: s.shared != nil, Sockets: s.sockets}, nil
 }
 
 // Start makes the instance and starts it.

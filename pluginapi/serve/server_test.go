@@ -55,7 +55,7 @@ func serveFake(t *testing.T, f *fake, log *bytes.Buffer) *rpc.Client {
 		t.Fatal(err)
 	}
 	s := grpc.NewServer(grpc.ForceServerCodecV2(rpc.NewCodec()), grpc.WaitForHandlers(true))
-	rpc.Register(s, newServer(p, newHandler(log, ""), nil))
+	rpc.Register(s, newServer(p, newHandler(log, "")))
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(l) })
 	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(rpc.PeerCredentials(nil)))

@@ -7,6 +7,9 @@
 // not copy what it sends and copies once what it receives; generated code would
 // copy each frame twice more on either side.
 //
+// A put stream goes over a call of Put, or over a socket of its own: the same
+// messages with their lengths, see [OverSocket].
+//
 // The package knows nothing of CBOR: a frame is bytes to it. It starts no
 // process and no goroutine.
 package rpc

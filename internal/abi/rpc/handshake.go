@@ -18,6 +18,10 @@ const (
 	// file descriptors is memory that the host writes put frames to.
 	SharedKey = "SLUICE_SHARED_FD"
 
+	// SocketsKey is the environment variable that tells a plugin which of its
+	// file descriptors is a socket that the host passes put streams over.
+	SocketsKey = "SLUICE_SOCKETS_FD"
+
 	// CoreVersion is the version of go-plugin's handshake line.
 	CoreVersion = 1
 )

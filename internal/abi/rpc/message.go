@@ -29,6 +29,11 @@ type Message struct {
 	SharedOffset uint64
 	SharedBytes  uint64
 	Shared       bool // Field 8: the plugin reads frames from shared memory.
+	Sockets      bool // Field 9: the plugin takes put streams over sockets.
+	// Ended, field 10, says that a put stream over a socket is over, with the
+	// gRPC status in field 11 and its message in Data.
+	Ended  bool
+	Status uint64
 }
 
 // Protobuf's wire types, and the tags of the message's fields.
@@ -47,6 +52,9 @@ const (
 	tagSharedOffset = 6<<3 | wireVarint
 	tagSharedBytes  = 7<<3 | wireVarint
 	tagShared       = 8<<3 | wireVarint
+	tagSockets      = 9<<3 | wireVarint
+	tagEnded        = 10<<3 | wireVarint
+	tagStatus       = 11<<3 | wireVarint
 )
 
 // errMalformed is the cause of every decoding error.
@@ -79,6 +87,16 @@ func (m *Message) appendHeader(dst []byte) []byte {
 	if m.Shared {
 		dst = append(dst, tagShared, 1)
 	}
+	if m.Sockets {
+		dst = append(dst, tagSockets, 1)
+	}
+	if m.Ended {
+		dst = append(dst, tagEnded, 1)
+	}
+	if m.Status != 0 {
+		dst = append(dst, tagStatus)
+		dst = binary.AppendUvarint(dst, m.Status)
+	}
 	if len(m.Data) > 0 {
 		dst = append(dst, tagData)
 		dst = binary.AppendUvarint(dst, uint64(len(m.Data)))
@@ -103,6 +121,12 @@ func (m *Message) read(r *mem.Reader) error {
 			err = readNumber(r, &m.SharedBytes)
 		case tagShared:
 			err = readBool(r, &m.Shared)
+		case tagSockets:
+			err = readBool(r, &m.Sockets)
+		case tagEnded:
+			err = readBool(r, &m.Ended)
+		case tagStatus:
+			err = readNumber(r, &m.Status)
 		case tagLast:
 			err = readBool(r, &m.Last)
 		case tagCancel:
@@ -203,6 +227,9 @@ func skip(r *mem.Reader, tag uint64) error {
 	return nil
 }
 
+// headerRoom is enough for what appendHeader appends.
+const headerRoom = 6*binary.MaxVarintLen64 + 24
+
 // codec is gRPC's codec for [Message]. Everything else (go-plugin's own
 // services, health, reflection) goes to the stock one, since a codec forced on
 // a server catches these too.
@@ -222,7 +249,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return c.stock.Marshal(v)
 	}
-	head := mem.SliceBuffer(m.appendHeader(make([]byte, 0, 5*binary.MaxVarintLen64+16)))
+	head := mem.SliceBuffer(m.appendHeader(make([]byte, 0, headerRoom)))
 	if len(m.Data) == 0 {
 		return mem.BufferSlice{head}, nil
 	}

@@ -60,6 +60,7 @@ func TestMessageIsTheProtoFilesOwn(t *testing.T) {
 		{"DescribeRequest", Message{}, nil},
 		{"DescribeResponse", Message{Data: []byte("d")}, map[protoreflect.Name]any{"description": []byte("d")}},
 		{"DescribeResponse", Message{Data: []byte("d"), Shared: true}, map[protoreflect.Name]any{"description": []byte("d"), "shared": true}},
+		{"DescribeResponse", Message{Data: []byte("d"), Sockets: true}, map[protoreflect.Name]any{"description": []byte("d"), "sockets": true}},
 		{"StartRequest", Message{Instance: 300, Data: []byte("s")}, map[protoreflect.Name]any{"instance": uint64(300), "start": []byte("s")}},
 		{"InstanceRequest", Message{Instance: 1 << 60, Timeout: 2500 * time.Millisecond}, map[protoreflect.Name]any{"instance": uint64(1 << 60), "timeout_ms": uint64(2500)}},
 		{"Answer", Message{Data: []byte{0xf6}}, map[protoreflect.Name]any{"error": []byte{0xf6}}},
@@ -69,6 +70,7 @@ func TestMessageIsTheProtoFilesOwn(t *testing.T) {
 		{"Chunk", Message{SharedOffset: 1 << 40, SharedBytes: 70000, Last: true}, map[protoreflect.Name]any{
 			"shared_offset": uint64(1 << 40), "shared_bytes": uint64(70000), "last": true,
 		}},
+		{"Chunk", Message{Ended: true, Status: 10, Data: []byte("panic")}, map[protoreflect.Name]any{"ended": true, "status": uint32(10), "data": []byte("panic")}},
 		{"Chunk", Message{Cancel: true}, map[protoreflect.Name]any{"cancel": true}},
 	}
 	for _, tt := range tests {
@@ -100,7 +102,7 @@ func TestMessageIsTheProtoFilesOwn(t *testing.T) {
 				if err := NewCodec().Unmarshal(split(stock, size), &back); err != nil {
 					t.Fatalf("buffers of %d: %v", size, err)
 				}
-				if back.Instance != tt.m.Instance || back.Last != tt.m.Last || back.Cancel != tt.m.Cancel || back.Timeout != tt.m.Timeout || back.SharedOffset != tt.m.SharedOffset || back.SharedBytes != tt.m.SharedBytes || back.Shared != tt.m.Shared || !bytes.Equal(back.Data, tt.m.Data) {
+				if back.Instance != tt.m.Instance || back.Last != tt.m.Last || back.Cancel != tt.m.Cancel || back.Timeout != tt.m.Timeout || back.SharedOffset != tt.m.SharedOffset || back.SharedBytes != tt.m.SharedBytes || back.Shared != tt.m.Shared || back.Sockets != tt.m.Sockets || back.Ended != tt.m.Ended || back.Status != tt.m.Status || !bytes.Equal(back.Data, tt.m.Data) {
 					t.Errorf("buffers of %d: codec reads another message from a stock encoder's bytes", size)
 				}
 			}

@@ -15,12 +15,18 @@ const ServiceName = "sluice.plugin.v1.Sink"
 // same time. Answers are CBOR: an error, or nil for none. An error that is
 // returned is the plugin's own failure and ends as a gRPC status.
 type Server interface {
-	// Describe also says whether the plugin reads frames from shared memory.
-	Describe(ctx context.Context) (description []byte, shared bool, err error)
+	Describe(ctx context.Context) (Description, error)
 	Start(ctx context.Context, instance uint64, start []byte) (answer []byte, err error)
 	Put(ctx context.Context, stream *PutStream) error
 	Check(ctx context.Context, instance uint64) (answer []byte, err error)
 	Stop(ctx context.Context, instance uint64) (answer []byte, err error)
+}
+
+// Description is what a plugin says of itself.
+type Description struct {
+	CBOR    []byte
+	Shared  bool // It reads put frames from shared memory.
+	Sockets bool // It takes put streams over sockets.
 }
 
 // Register adds srv to s, whose codec must be the one of [NewCodec].
@@ -30,8 +36,8 @@ func Register(s grpc.ServiceRegistrar, srv Server) {
 		HandlerType: (*Server)(nil),
 		Methods: []grpc.MethodDesc{
 			unary("Describe", func(s Server, ctx context.Context, _ *Message) (out Message, err error) {
-				out.Data, out.Shared, err = s.Describe(ctx)
-				return out, err
+				d, err := s.Describe(ctx)
+				return Message{Data: d.CBOR, Shared: d.Shared, Sockets: d.Sockets}, err
 			}),
 			unary("Start", func(s Server, ctx context.Context, in *Message) (out Message, err error) {
 				out.Data, err = s.Start(ctx, in.Instance, in.Data)
@@ -103,11 +109,10 @@ func NewClient(conn grpc.ClientConnInterface, grace time.Duration) *Client {
 	return &Client{conn: conn, grace: grace, codec: grpc.ForceCodecV2(NewCodec())}
 }
 
-// Describe returns the plugin's description as CBOR, and whether it reads put
-// frames from shared memory.
-func (c *Client) Describe(ctx context.Context) (description []byte, shared bool, err error) {
+// Describe returns what the plugin says of itself.
+func (c *Client) Describe(ctx context.Context) (Description, error) {
 	out, err := c.call(ctx, "Describe", &Message{})
-	return out.Data, out.Shared, err
+	return Description{CBOR: out.Data, Shared: out.Shared, Sockets: out.Sockets}, err
 }
 
 // Start makes and starts an instance. The answer is an error as CBOR, or empty.

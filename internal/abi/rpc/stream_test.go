@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,8 +13,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 // recorder collects the names of registered methods.
@@ -31,8 +34,8 @@ func (r *recorder) RegisterService(d *grpc.ServiceDesc, _ any) {
 // echo answers every frame with itself and every cancel with "cancelled".
 type echo struct{ instances chan uint64 }
 
-func (echo) Describe(context.Context) (description []byte, shared bool, err error) {
-	return []byte("description"), true, nil
+func (echo) Describe(context.Context) (Description, error) {
+	return Description{CBOR: []byte("description"), Shared: true}, nil
 }
 
 func (echo) Start(_ context.Context, _ uint64, start []byte) ([]byte, error) { return start, nil }
@@ -87,12 +90,61 @@ func dial(t *testing.T, srv Server) *grpc.ClientConn {
 	return conn
 }
 
-func TestFramesOfEverySizeCross(t *testing.T) {
-	srv := echo{instances: make(chan uint64, 100)}
-	stream, err := NewClient(dial(t, srv), time.Second).Put(t.Context(), 42)
+// overSocket serves one put stream of srv over a socket.
+func overSocket(t *testing.T, srv Server, instance uint64) *PutStream {
+	t.Helper()
+	ours, theirs := socketPair(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ServeSocket(t.Context(), srv, theirs)
+	}()
+	t.Cleanup(func() {
+		_ = ours.Close()
+		<-done
+	})
+	return OverSocket(ours, instance)
+}
+
+// socketPair returns both ends of a Unix connection.
+func socketPair(t *testing.T) (a, b net.Conn) {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer l.Close()
+	if a, err = net.Dial("unix", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = a.Close()
+		_ = b.Close()
+	})
+	return a, b
+}
+
+func TestFramesOfEverySizeCross(t *testing.T) {
+	t.Run("gRPC", func(t *testing.T) {
+		srv := echo{instances: make(chan uint64, 100)}
+		stream, err := NewClient(dial(t, srv), time.Second).Put(t.Context(), 42)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exchange(t, stream, srv)
+	})
+	t.Run("socket", func(t *testing.T) {
+		srv := echo{instances: make(chan uint64, 100)}
+		exchange(t, overSocket(t, srv, 42), srv)
+	})
+}
+
+// exchange sends frames, and a cancel, over the put stream of instance 42.
+func exchange(t *testing.T, stream *PutStream, srv echo) {
+	t.Helper()
 	var buf []byte
 	for i, size := range []int{0, 1, 100, ChunkBytes - 1, ChunkBytes, ChunkBytes + 1, 5*ChunkBytes + 17, 10} {
 		frame := bytes.Repeat([]byte{byte(i + 1)}, size)
@@ -128,8 +180,8 @@ func TestFramesOfEverySizeCross(t *testing.T) {
 
 func TestUnaryCalls(t *testing.T) {
 	c := NewClient(dial(t, echo{}), time.Second)
-	if b, shared, err := c.Describe(t.Context()); err != nil || string(b) != "description" || !shared {
-		t.Errorf("Describe: %q, %t, %v", b, shared, err)
+	if d, err := c.Describe(t.Context()); err != nil || string(d.CBOR) != "description" || !d.Shared || d.Sockets {
+		t.Errorf("Describe: %+v, %v", d, err)
 	}
 	if b, err := c.Start(t.Context(), 1, []byte("cfg")); err != nil || string(b) != "cfg" {
 		t.Errorf("Start: %q, %v", b, err)
@@ -189,4 +241,72 @@ func TestReceiveRefusesWhatIsNoFrame(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ending ends its put stream as it is told to.
+type ending struct {
+	echo
+	err error
+}
+
+func (e ending) Put(context.Context, *PutStream) error { return e.err }
+
+// TestAStreamEndsTheSameWay: the host tells a panic from a broken connection,
+// and both from an ordered end, whatever carries the stream.
+func TestAStreamEndsTheSameWay(t *testing.T) {
+	for name, end := range map[string]error{
+		"ordered": nil,
+		"panic":   status.Error(codes.Aborted, "panic in Put: ☠"),
+		"plain":   errors.New("no status"),
+		"long":    status.Error(codes.InvalidArgument, strings.Repeat("x", 5000)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := ending{err: end}
+			stream, err := NewClient(dial(t, srv), time.Second).Put(t.Context(), 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = stream.Send([]byte("x"))
+			_, want := stream.Receive(nil)
+			_, got := overSocket(t, srv, 1).Receive(nil)
+			if errors.Is(got, io.EOF) != errors.Is(want, io.EOF) || status.Code(got) != status.Code(want) || status.Convert(got).Message() != status.Convert(want).Message() {
+				t.Errorf("over a socket it ends with %v, through gRPC with %v", got, want)
+			}
+		})
+	}
+}
+
+// TestABrokenSocketIsUnavailable: with any number of bytes of a message read.
+func TestABrokenSocketIsUnavailable(t *testing.T) {
+	whole := []byte{0, 0, 0, 5, tagData, 1, 'a', tagLast, 1}
+	for n := range len(whole) {
+		ours, theirs := socketPair(t)
+		if _, err := theirs.Write(whole[:n]); err != nil {
+			t.Fatal(err)
+		}
+		_ = theirs.Close()
+		if _, err := OverSocket(ours, 1).Receive(nil); status.Code(err) != codes.Unavailable {
+			t.Errorf("after %d bytes: %v", n, err)
+		}
+	}
+}
+
+// FuzzSocket reads what a plugin could send.
+func FuzzSocket(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 5, tagData, 1, 'a', tagLast, 1})
+	f.Add([]byte{0, 0, 0, 6, tagEnded, 1, tagStatus, 0xff, 0xff, 0x7f, 0, 0, 0, 0})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 1})
+	f.Add([]byte{0, 0, 0, 3, tagData, 0, tagStatus})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := &PutStream{stream: clientSocket{&socket{in: bufio.NewReader(bytes.NewReader(b))}}, limit: 1 << 20}
+		for taken := 0; ; {
+			in, err := s.Receive(nil)
+			if err != nil {
+				return
+			}
+			if taken += len(in.Frame); taken > len(b) {
+				t.Fatalf("%d bytes of frames in %d bytes", taken, len(b))
+			}
+		}
+	})
 }
