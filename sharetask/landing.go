@@ -163,7 +163,8 @@ func (t *Task) show(now time.Time) {
 
 // verdicts decides every record of p, batches of equal fate at once.
 func (t *Task) verdicts(p *put, now time.Time) tally {
-	w := tally{some: t.cfg.Parking != nil && p.sent > 0 && slices.ContainsFunc(p.results, func(r pluginapi.Result) bool { return r.Outcome == pluginapi.Accept })}
+	some := p.accepts()
+	w := tally{reached: some, some: some}
 	var again []againSpan
 	var unknown []span
 	n, next := 0, 0 // Index of the record in the put, and in p.failures.
@@ -174,7 +175,6 @@ func (t *Task) verdicts(p *put, now time.Time) tally {
 				run++
 			}
 			if run > i {
-				w.reached = w.reached || p.sent > 0
 				w.accepted += int(run - i)
 				t.written(s.d, i, run, now)
 				t.ledger.decide(span{d: s.d, lo: i, hi: run}, Accept)
@@ -211,6 +211,17 @@ func (t *Task) verdicts(p *put, now time.Time) tally {
 		t.fail(t.ratio.err(errOrNil(w.err)))
 	}
 	return w
+}
+
+// accepts reports whether the sink accepted any record.
+func (p *put) accepts() bool {
+	left := p.dropped
+	return p.sent > 0 && slices.ContainsFunc(p.results, func(r pluginapi.Result) bool {
+		if r.Outcome == pluginapi.Accept {
+			left--
+		}
+		return left < 0
+	})
 }
 
 // result returns what is known of record n: its result, or, where the sink said

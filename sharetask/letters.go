@@ -112,7 +112,7 @@ func (t *Task) startLetterJob(ctx context.Context, b *outbox) {
 	job := &letterJob{box: b}
 	for len(b.wait) > 0 && len(job.letters) < maxLetters {
 		l := b.wait[0]
-		b.wait = b.wait[1:]
+		b.wait[0], b.wait = letter{}, b.wait[1:]
 		if l.d.slots[l.index].state == slotDone { // Lost meanwhile: it comes again.
 			t.ledger.unhold(l.d)
 			continue

@@ -45,44 +45,58 @@ func TestAnOutageSpendsNothing(t *testing.T) {
 				if name == "crashes" && checks {
 					continue // Below: a Check that passes while puts crash is evidence.
 				}
-				synctest.Test(t, func(t *testing.T) {
-					src := newFakeSource(400, 15*time.Second)
-					letters := &fakeLetters{}
-					down, up := time.Now(), time.Now().Add(11*time.Minute)
-					if !fromStart {
-						down = down.Add(10 * time.Second)
-					}
-					var held atomic.Int64
-					cfg := testConfig(src, nil)
-					cfg.Letters, cfg.Parallelism, cfg.CanCheck, cfg.PutTimeout = letters, 3, checks, 5*time.Second
-					cfg.MakeSink = func(context.Context, int, bool) (Sink, error) {
-						s := &fakeSink{}
-						s.put = func(ctx context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
-							if now := time.Now(); !now.Before(down) && now.Before(up) {
-								held.Store(int64(src.open()))
-								return away(ctx, s, r)
-							}
-							time.Sleep(time.Second)
-							acceptAll(r)
-							return nil
-						}
-						return s, nil
-					}
-					if _, err := runFor(t, cfg, 40*time.Minute); err != nil {
-						t.Fatal(err)
-					}
-					if got := src.verdicts(); got[Accept] != 400 || len(letters.offsets()) != 0 {
-						t.Errorf("%s, from the start %t: got %v and letters %v, want 400 accepted", name, fromStart, got, letters.offsets())
-					}
-					if len(src.late) > 0 {
-						t.Errorf("%s: %d decisions came after the lock", name, len(src.late))
-					}
-					if n := held.Load(); fromStart && n > 4 {
-						t.Errorf("%s: %d records held, though nothing is known of the target", name, n)
-					}
-				})
+				for _, filtered := range []bool{false, true} {
+					synctest.Test(t, func(t *testing.T) {
+						outage(t, name, away, fromStart, checks, filtered)
+					})
+				}
 			}
 		}
+	}
+}
+
+// outage runs a task while its target is away for eleven minutes. What a filter
+// drops before the sink sees it says nothing of the target.
+func outage(t *testing.T, name string, away func(context.Context, *fakeSink, []pluginapi.Result) error, fromStart, checks, filtered bool) {
+	src := newFakeSource(400, 15*time.Second)
+	letters := &fakeLetters{}
+	down, up := time.Now(), time.Now().Add(11*time.Minute)
+	if !fromStart {
+		down = down.Add(10 * time.Second)
+	}
+	var held atomic.Int64
+	cfg := testConfig(src, nil)
+	cfg.Letters, cfg.Parallelism, cfg.CanCheck, cfg.PutTimeout = letters, 3, checks, 5*time.Second
+	if filtered {
+		cfg.Convert = convertFunc(func(rec, out *pluginapi.Record) (bool, error) {
+			*out = *rec
+			return rec.Offset%3 != 2, nil
+		})
+	}
+	cfg.MakeSink = func(context.Context, int, bool) (Sink, error) {
+		s := &fakeSink{}
+		s.put = func(ctx context.Context, _ []pluginapi.Record, r []pluginapi.Result) error {
+			if now := time.Now(); !now.Before(down) && now.Before(up) {
+				held.Store(int64(src.open()))
+				return away(ctx, s, r)
+			}
+			time.Sleep(time.Second)
+			acceptAll(r)
+			return nil
+		}
+		return s, nil
+	}
+	if _, err := runFor(t, cfg, 40*time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if got := src.verdicts(); got[Accept] != 400 || len(letters.offsets()) != 0 {
+		t.Errorf("%s, from the start %t, filtered %t: got %v and letters %v, want 400 accepted", name, fromStart, filtered, got, letters.offsets())
+	}
+	if len(src.late) > 0 {
+		t.Errorf("%s: %d decisions came after the lock", name, len(src.late))
+	}
+	if n := held.Load(); fromStart && n > 4 {
+		t.Errorf("%s, filtered %t: %d records held, though nothing is known of the target", name, filtered, n)
 	}
 }
 

@@ -347,6 +347,7 @@ func (q *queue) take(w int, now time.Time, limit int) (spans []span, records int
 			}
 			l.records -= int(s.lo - first)
 			if s.lo == s.hi {
+				*s = span{} // What it held is not kept alive by the array.
 				l.spans = l.spans[1:]
 				l.retries = max(0, l.retries-1)
 			}

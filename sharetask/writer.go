@@ -34,6 +34,7 @@ type put struct {
 	putAt     time.Time
 	took      time.Duration
 	sent      int    // Records handed to the sink.
+	dropped   int    // Records left out on purpose, which count as accepted.
 	process   uint64 // The sink's.
 	cancelled bool   // The task ended it.
 	gone      bool   // The sink is of no more use.
@@ -64,8 +65,9 @@ type writer struct {
 	// Owned by the writer's goroutine.
 	own     seat
 	apart   seat
-	leaving sync.WaitGroup // Sinks that were apart and are being stopped.
-	batch   []pluginapi.Record
+	leaving sync.WaitGroup     // Sinks that were apart and are being stopped.
+	batch   []pluginapi.Record // Zero between puts.
+	copied  int                // How much of it prepare has used.
 	results []pluginapi.Result
 	sent    []pluginapi.Result
 	index   []int
@@ -189,6 +191,7 @@ func (w *writer) put(ctx context.Context, p *put) {
 		return
 	}
 	batch, sent := w.prepare(p)
+	defer w.forget()
 	p.sent = len(batch)
 	if len(batch) == 0 {
 		return
@@ -217,6 +220,13 @@ func (w *writer) put(ctx context.Context, p *put) {
 	}
 }
 
+// forget drops what prepare copied: each record would keep the response alive
+// that it came in.
+func (w *writer) forget() {
+	clear(w.batch[:min(w.copied, len(w.batch))])
+	w.copied = 0
+}
+
 // prepare returns the batch for the sink and where its results go. A put of
 // one whole span without conversion is handed on without a copy.
 func (w *writer) prepare(p *put) ([]pluginapi.Record, []pluginapi.Result) {
@@ -224,9 +234,10 @@ func (w *writer) prepare(p *put) ([]pluginapi.Record, []pluginapi.Result) {
 	if s := p.spans[0]; w.convert == nil && len(p.spans) == 1 && s.d.Origins == nil {
 		return s.d.Records[s.lo:s.hi:s.hi], p.results
 	}
-	if cap(w.batch) < p.records {
+	if len(w.batch) < p.records {
 		w.batch = make([]pluginapi.Record, p.records)
 	}
+	w.copied = p.records
 	batch := w.batch[:0]
 	n := 0
 	for _, s := range p.spans {
@@ -256,7 +267,8 @@ func (w *writer) prepare(p *put) ([]pluginapi.Record, []pluginapi.Result) {
 				p.failures = append(p.failures, newStageFailure(n, err))
 				p.results[n] = pluginapi.Result{Outcome: pluginapi.Reject}
 			} else {
-				p.results[n].Outcome = pluginapi.Accept // Dropped on purpose.
+				p.results[n].Outcome = pluginapi.Accept
+				p.dropped++
 			}
 		}
 	}
