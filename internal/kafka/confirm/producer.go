@@ -78,7 +78,6 @@ func newProducer(conn kafka.Connection, maxMessageBytes int, budget int64, alone
 		kgo.ProducerBatchMaxBytes(int32(min(maxMessageBytes, largestMessage))), //nolint:gosec // Bounded.
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.MaxBufferedRecords(1<<30), // The budget bounds them.
-		kgo.ProducerLinger(0),         // Each message holds its record's partition up until it is confirmed.
 		kgo.WithHooks(p),
 	)...)
 	if err != nil {
