@@ -37,7 +37,9 @@ type attempt struct {
 // producer is an idempotent client and what is on its way in it. The client
 // writes a message again, under the sequence number it had, until a broker
 // answers: an error means that the message is not in the topic, unless the
-// client was closed first.
+// client was closed first. A broker that crashed forgets producers whose newest
+// record is older than its producer.id.expiration.ms (a day), by the record's own
+// timestamp: of such records what was on its way then may be in the topic twice.
 type producer struct {
 	client *kgo.Client
 	budget *semaphore.Weighted // Bytes on their way; of a producer that sends one by one, messages.
@@ -78,6 +80,7 @@ func newProducer(conn kafka.Connection, maxMessageBytes int, budget int64, alone
 		kgo.ProducerBatchMaxBytes(int32(min(maxMessageBytes, largestMessage))), //nolint:gosec // Bounded.
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.MaxBufferedRecords(1<<30), // The budget bounds them.
+		kgo.ProducerLinger(0),         // Each message holds its record's partition up until it is confirmed.
 		kgo.WithHooks(p),
 	)...)
 	if err != nil {
