@@ -141,14 +141,8 @@ func TestWhatIsTriedAgainDoesNotBlock(t *testing.T) {
 		start := time.Unix(1_000_000, 0)
 		now, accepted := start, 0
 		for range 1000 {
-			req, until := s.plan(now, room{records: 1000, bytes: 1 << 20})
-			if req == nil && until.IsZero() {
-				t.Fatal("nothing more is fetched")
-			}
-			if req == nil {
-				now = until
-				continue
-			}
+			var req *request
+			req, now = nextRequest(t, s, now)
 			for _, f := range s.answered(broker.handle(t, req, 2000), now).fetched {
 				for _, a := range f.acquired {
 					for o := a.First; o <= a.Last; o++ {
@@ -170,6 +164,23 @@ func TestWhatIsTriedAgainDoesNotBlock(t *testing.T) {
 	})
 }
 
+// nextRequest returns the session's next request, and when it comes.
+func nextRequest(t *rapid.T, s *session, now time.Time) (*request, time.Time) {
+	t.Helper()
+	for range 100 {
+		req, until := s.plan(now, room{records: 1000, bytes: 1 << 20})
+		if req != nil {
+			return req, now
+		}
+		if until.IsZero() {
+			break
+		}
+		now = until
+	}
+	t.Fatal("nothing more is fetched")
+	return nil, now
+}
+
 // Partitions in which nothing is close to its limit are soon read with both
 // hands, and so they are where there is nothing to read, or nothing is decided.
 func TestCareEndsSoon(t *testing.T) {
@@ -186,14 +197,8 @@ func TestCareEndsSoon(t *testing.T) {
 		}
 		now := time.Unix(1_000_000, 0)
 		for fetches := 0; s.careful() > 0; {
-			req, until := s.plan(now, room{records: 1000, bytes: 1 << 20})
-			if req == nil && until.IsZero() {
-				t.Fatal("nothing more is fetched")
-			}
-			if req == nil {
-				now = until
-				continue
-			}
+			var req *request
+			req, now = nextRequest(t, s, now)
 			if req.kind == fetch {
 				fetches++
 			}
