@@ -336,7 +336,8 @@ func acceptAll(results []pluginapi.Result) {
 type fakeLetters struct {
 	mu      sync.Mutex
 	letters []DeadLetter
-	refuse  int // Writes to refuse first.
+	last    time.Time // When the newest was written.
+	refuse  int       // Writes to refuse first.
 }
 
 func (q *fakeLetters) Write(_ context.Context, letters []DeadLetter) []error {
@@ -350,7 +351,7 @@ func (q *fakeLetters) Write(_ context.Context, letters []DeadLetter) []error {
 		}
 		return errs
 	}
-	q.letters = append(q.letters, letters...)
+	q.letters, q.last = append(q.letters, letters...), time.Now()
 	return errs
 }
 

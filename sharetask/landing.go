@@ -29,7 +29,7 @@ func (t *Task) landed(p *put, now time.Time) {
 	t.idle = append(t.idle, p.writer)
 	t.queue.done(p.spans)
 	if p.suspect != nil {
-		t.isolating = false
+		t.isolating--
 	}
 	if p.records == 0 {
 		t.checked(p, now)
@@ -334,7 +334,7 @@ func (t *Task) suspected(p *put, spans []span, now time.Time, w *tally) {
 		s.fails++
 		s.at = now.Add(jitter(t.cfg.Retry.backoff(s.fails)))
 	}
-	t.suspects.put(s.split(), p.checked)
+	t.suspects.put(s.split(), true)
 }
 
 // convict enters a failure of a single record, alone in its sink if apart is

@@ -262,7 +262,7 @@ func (t *Task) wake(now time.Time) time.Time {
 		}
 	case len(t.flying) < t.window:
 		times = append(times, t.queue.wake(t.idle), t.chances.wake(now))
-		if !t.isolating && len(t.idle) > 0 {
+		if t.isolates() {
 			times = append(times, t.suspects.wake())
 		}
 	default:
@@ -328,18 +328,18 @@ func (t *Task) dispatchReady(ctx context.Context, now time.Time) (launched bool)
 	return launched
 }
 
-// dispatchSuspect puts suspects, one put at a time so that the others go on,
-// and reports whether it put any.
-func (t *Task) dispatchSuspect(ctx context.Context, now time.Time) bool {
-	for len(t.idle) > 0 && !t.isolating && t.breaker.mayPut(now) {
+// dispatchSuspect puts suspects, by some of the writers so that the others go
+// on, and reports whether it put any.
+func (t *Task) dispatchSuspect(ctx context.Context, now time.Time) (launched bool) {
+	for t.isolates() && t.breaker.mayPut(now) {
 		s := t.suspects.next(now, t.breaker.success, t.breaker.opened)
 		if s == nil {
-			return false
+			break
 		}
 		if s.proven(t.breaker.success) {
 			if t.ratio.add(0, t.convict(s, true, true, now)) {
 				t.fail(t.ratio.err(s.err))
-				return false
+				break
 			}
 			continue
 		}
@@ -349,11 +349,21 @@ func (t *Task) dispatchSuspect(ctx context.Context, now time.Time) bool {
 		p := t.newPut(s.spans, s.records)
 		p.suspect, p.apart = s, true
 		t.breaker.allow(now)
-		t.isolating = true
+		t.isolating++
 		t.launch(ctx, t.takeIdle(len(t.idle)-1), p)
-		return true
+		launched = true
 	}
-	return false
+	return launched
+}
+
+// isolates reports whether a suspect may be put now. One always may, more only
+// where the target did not ask for less.
+func (t *Task) isolates() bool {
+	most := 1
+	if len(t.flying) < t.window {
+		most = max(1, min(t.cfg.Parallelism/2, isolatedMost))
+	}
+	return len(t.idle) > 0 && t.isolating < most
 }
 
 // takeIdle takes the idle writer at i.

@@ -10,6 +10,10 @@ type IsolatePolicy struct {
 	Attempts int // Times a single record must fail so, alone in its sink; at least 1.
 }
 
+// isolatedMost is how many suspects are put at a time at most, each by a sink in
+// a process of its own; and by no more than half of the writers.
+const isolatedMost = 8
+
 // splitParts is into how many parts the records of a put that failed alone in
 // its sink are split.
 const splitParts = 16

@@ -24,6 +24,8 @@ type plant struct {
 	died   map[uint64]chan struct{} // Closed when the process ends.
 	puts   map[int64]int            // Of each record.
 	apart  int                      // Processes started for a sink alone.
+	busy   int                      // Puts in such processes now.
+	most   int                      // The most of them at a time.
 
 	kills map[int64]bool
 	hangs map[int64]bool
@@ -49,6 +51,10 @@ func (p *plant) make(_ context.Context, _ int, apart bool) (Sink, error) {
 	}
 	s := &fakeSink{process: n}
 	s.put = func(ctx context.Context, b []pluginapi.Record, r []pluginapi.Result) error {
+		if apart {
+			p.enter(1)
+			defer p.enter(-1)
+		}
 		return p.put(ctx, s, b, r)
 	}
 	return s, nil
@@ -83,6 +89,14 @@ func (p *plant) put(ctx context.Context, s *fakeSink, b []pluginapi.Record, r []
 	}
 	acceptAll(r)
 	return nil
+}
+
+// enter counts a put by a sink that is apart, or ends it with -1.
+func (p *plant) enter(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy += n
+	p.most = max(p.most, p.busy)
 }
 
 func (p *plant) kill(process uint64) {
@@ -157,6 +171,36 @@ func TestARecordThatKillsItsSinkCostsOnlyItself(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestSuspectsAreLookedForSideBySide by half of the writers, eight at most, so
+// that many records that hang do not wait for each other.
+func TestSuspectsAreLookedForSideBySide(t *testing.T) {
+	for writers, most := range map[int]int{3: 1, 4: 2, 16: 8, 64: 8} {
+		synctest.Test(t, func(t *testing.T) {
+			const bad = 32
+			src := newFakeSource(bad*1000, 15*time.Second)
+			plant, letters := newPlant(), &fakeLetters{}
+			for i := range int64(bad) {
+				plant.hangs[i*1000+i+1] = true
+			}
+			cfg := testConfig(src, nil)
+			cfg.MakeSink, cfg.Letters = plant.make, letters
+			cfg.Parallelism, cfg.Batch.MaxRecords, cfg.MaxOpenRecords, cfg.PutTimeout = writers, 500, bad*1000, time.Second
+			begin := time.Now()
+			go src.grow(3500) // A failure is proven by what succeeds after it.
+			if _, err := runFor(t, cfg, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			// Each hangs a put, three of parts of it, and three alone; then it waits for what proves it.
+			if limit, through := time.Duration(bad*8/most)*time.Second+30*time.Second, letters.last.Sub(begin); len(letters.letters) != bad || through > limit {
+				t.Errorf("%d writers: %d bad ones were through after %v, want %d within %v", writers, len(letters.letters), through, bad, limit)
+			}
+			if plant.most != most {
+				t.Errorf("%d writers: up to %d suspects were put at a time, want %d", writers, plant.most, most)
+			}
+		})
 	}
 }
 

@@ -36,7 +36,7 @@ type Task struct {
 	idle      []*writer
 	done      chan *put
 	flying    map[*put]struct{}
-	isolating bool        // A suspect is being put.
+	isolating int         // Suspects that are being put.
 	doubted   bool        // The next probe is of a suspect, if there is one.
 	blocked   []*delivery // Their records may be in a put from before they were lost.
 	window    int         // Puts at a time: fewer than writers while the target asks for less.
