@@ -53,6 +53,7 @@ func runWorker(ctx context.Context, d *definitions, log *slog.Logger) error {
 		return &exitError{code: exitUsage, err: errors.New("no connector can be run")}
 	}
 	tuneGC(d.config.Worker.MemoryBytes)
+	forgetProgram()
 	v := version.Get()
 	w, err := host.New(ctx, host.Options{
 		Config: d.config, Bound: d.bound, Logger: log, Version: v.Version, Commit: v.Commit,
