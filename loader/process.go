@@ -56,6 +56,7 @@ type process struct {
 
 	next      atomic.Uint64 // Number of the last instance.
 	handshake atomic.Value  // string: the first line it wrote, once there is one.
+	used      atomic.Bool   // It started well: its end is an event.
 
 	mu     sync.Mutex
 	reason string // Guarded by mu: why it is killed; the first reason stays.
@@ -114,6 +115,7 @@ func startProcess(ctx context.Context, l *launcher, number uint64, s *spec) (*pr
 	if err != nil {
 		return nil, p.startError(ctx, attached, err)
 	}
+	p.used.Store(true)
 	return p, nil
 }
 
@@ -198,9 +200,7 @@ func (p *process) alive() bool { return p.ctx.Err() == nil }
 // kill kills the process with its children at once.
 func (p *process) kill(reason string) {
 	p.mu.Lock()
-	if p.reason == "" {
-		p.reason = reason
-	}
+	p.blame(reason)
 	if p.pid != 0 {
 		killGroup(p.pid)
 	}
@@ -208,8 +208,19 @@ func (p *process) kill(reason string) {
 	p.cancel()
 }
 
+// blame notes why the process is being ended. mu must be held.
+func (p *process) blame(reason string) {
+	if p.reason == "" {
+		p.reason = reason
+	}
+}
+
 // stop asks the process to end and kills it when ctx ends or the grace is over.
 func (p *process) stop(ctx context.Context) {
+	const reason = "it was stopped"
+	p.mu.Lock()
+	p.blame(reason)
+	p.mu.Unlock()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -222,12 +233,12 @@ func (p *process) stop(ctx context.Context) {
 	case <-ctx.Done():
 	case <-grace.C:
 	}
-	p.kill("it was stopped")
+	p.kill(reason)
 	<-p.exited
 	<-ended
 }
 
-// crash returns why the process ended. It must have exited.
+// crash returns why the process ended. It must have ended, and its output too.
 func (p *process) crash() *CrashError {
 	p.mu.Lock()
 	reason := p.reason
@@ -262,6 +273,9 @@ func (p *process) reap(cmd *exec.Cmd, lifeline *os.File, pipes []*os.File) {
 	closeAll(pipes)
 	p.output.close()
 	p.unshare()
+	if end := p.crash(); end.Killed == "" && p.used.Load() { // By itself: what was in it may not be what finds out.
+		p.spec.opts.Logger.Warn("plugin process ended by itself", "pid", cmd.Process.Pid, "err", end)
+	}
 	close(p.exited)
 	p.client.Kill() // The connection and go-plugin's goroutines.
 }

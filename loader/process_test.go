@@ -370,6 +370,35 @@ func TestLogsReachTheHost(t *testing.T) {
 	}
 }
 
+// A process that ends by itself is logged, whether or not something waits for
+// it; one that the host stops is not.
+func TestTheEndOfAProcessIsLogged(t *testing.T) {
+	const ended = `msg="plugin process ended by itself"`
+	var log logBuffer
+	r := open(t, "good", Options{Logger: textLogger(&log)})
+	in := instance(t, r, nil)
+	_, results, err := put(t.Context(), in, "pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(results[0].Err.Message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`level=WARN %s plugin=good pid=%d err="plugin process ended: signal: killed`, ended, pid)
+	eventually(t, want, func() bool { return strings.Contains(log.String(), want) })
+	instance(t, r, nil)
+	if err := r.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), ended); n != 1 {
+		t.Errorf("the end of a process was logged %d times, want once", n)
+	}
+}
+
 // A child that the plugin left behind ends with it (PLUG-10).
 func TestChildrenDieWithTheProcess(t *testing.T) {
 	r := open(t, "good", Options{})
