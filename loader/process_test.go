@@ -114,10 +114,15 @@ func TestCrashFailsAllOfItsProcess(t *testing.T) {
 			other := make(chan error, 1)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			hangs := filepath.Join(t.TempDir(), "hangs")
 			go func() {
-				_, _, err := put(ctx, b, "hang")
+				_, _, err := put(ctx, b, "hang "+hangs)
 				other <- err
 			}()
+			eventually(t, "the neighbour's put is under way", func() bool {
+				_, err := os.Stat(hangs)
+				return err == nil
+			})
 			got, _, err := put(t.Context(), a, "x", tt.value)
 			if got != "--" {
 				t.Errorf("results %q, want none", got)
