@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -120,11 +119,7 @@ func TestPlug10ScriptThatStartsTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := openPlugin(t, p, Options{})
-	_, results, err := put(t.Context(), instance(t, r, nil), "pid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid := results[0].Err.Message
+	pid := ask(t, instance(t, r, nil), "pid")
 	if n := len(processes(elsewhere)); n != 1 {
 		t.Errorf("%d programs run, want one", n)
 	}
@@ -144,14 +139,7 @@ func TestPlug10ChildThatKeepsThePipes(t *testing.T) {
 			t.Parallel()
 			r := open(t, "good", Options{})
 			in := instance(t, r, nil)
-			_, results, err := put(t.Context(), in, "escape")
-			if err != nil {
-				t.Fatal(err)
-			}
-			child, err := strconv.Atoi(results[0].Err.Message)
-			if err != nil {
-				t.Fatal(err)
-			}
+			child := pidOf(t, in, "escape")
 			t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
 			began := time.Now()
 			if end == "crash" {
@@ -227,12 +215,9 @@ func TestPlug13SinksLeaveNothing(t *testing.T) {
 	}
 	refused()
 	used()
-	_, results, err := put(t.Context(), instance(t, r, nil), "pid")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := ask(t, instance(t, r, nil), "pid")
 	count := func() (sum [3]int) {
-		for i, dir := range []string{"/proc/self/fd", "/proc/" + results[0].Err.Message + "/fd"} {
+		for i, dir := range []string{"/proc/self/fd", "/proc/" + pid + "/fd"} {
 			files, err := os.ReadDir(dir)
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -201,6 +202,26 @@ func put(ctx context.Context, in *Instance, values ...string) (string, []plugina
 		b.WriteByte("-ayj"[r.Outcome])
 	}
 	return b.String(), results, err
+}
+
+// ask puts a record and returns what the sink says in its result.
+func ask(t *testing.T, in *Instance, value string) string {
+	t.Helper()
+	_, results, err := put(t.Context(), in, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results[0].Err.Message
+}
+
+// pidOf returns the number of a process: "pid" asks for the sink's own.
+func pidOf(t *testing.T, in *Instance, value string) int {
+	t.Helper()
+	pid, err := strconv.Atoi(ask(t, in, value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
 }
 
 // codeOf returns the class and code of an error.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -382,14 +381,7 @@ func TestTheEndOfAProcessIsLogged(t *testing.T) {
 	var log logBuffer
 	r := open(t, "good", Options{Logger: textLogger(&log)})
 	in := instance(t, r, nil)
-	_, results, err := put(t.Context(), in, "pid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(results[0].Err.Message)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := pidOf(t, in, "pid")
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -408,11 +400,7 @@ func TestTheEndOfAProcessIsLogged(t *testing.T) {
 func TestChildrenDieWithTheProcess(t *testing.T) {
 	r := open(t, "good", Options{})
 	in := instance(t, r, nil)
-	_, results, err := put(t.Context(), in, "fork")
-	if err != nil {
-		t.Fatal(err)
-	}
-	child := results[0].Err.Message
+	child := ask(t, in, "fork")
 	if !exists(child) {
 		t.Fatalf("there is no child %s", child)
 	}
@@ -426,11 +414,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("LOADER_TEST_KEPT_1", "kept")
 	t.Setenv("LOADER_TEST_SECRET", "hidden")
 	r := open(t, "good", Options{Env: map[string]string{"REGION": "eu"}, InheritEnv: []string{"LOADER_TEST_KEPT_*"}})
-	_, results, err := put(t.Context(), instance(t, r, nil), "env")
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := strings.Split(results[0].Err.Message, "\n")
+	env := strings.Split(ask(t, instance(t, r, nil), "env"), "\n")
 	for _, want := range []string{"REGION=eu", "LOADER_TEST_KEPT_1=kept", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")} {
 		if !slices.Contains(env, want) {
 			t.Errorf("environment lacks %s", want)
@@ -472,11 +456,7 @@ func TestIsolatedInstanceHasAProcessOfItsOwn(t *testing.T) {
 	if err := alone.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, results, err := put(t.Context(), alone, "pid")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid := results[0].Err.Message
+	pid := ask(t, alone, "pid")
 	if alone.Process() == shared.Process() {
 		t.Error("it shares a process")
 	}
@@ -614,14 +594,7 @@ func TestAPutToAStoppedProcessEndsInTime(t *testing.T) {
 		for size, value := range map[string]string{"small": "v", "large": strings.Repeat("v", 40<<20)} {
 			t.Run(name+", "+size, func(t *testing.T) {
 				in := instance(t, open(t, name, Options{PutGrace: 100 * time.Millisecond}), nil)
-				_, results, err := put(t.Context(), in, "pid")
-				if err != nil {
-					t.Fatal(err)
-				}
-				pid, err := strconv.Atoi(results[0].Err.Message)
-				if err != nil {
-					t.Fatal(err)
-				}
+				pid := pidOf(t, in, "pid")
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
@@ -631,7 +604,7 @@ func TestAPutToAStoppedProcessEndsInTime(t *testing.T) {
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
-				_, _, err = put(ctx, in, value)
+				_, _, err := put(ctx, in, value)
 				var crash *CrashError
 				if !errors.As(err, &crash) || !strings.Contains(crash.Killed, "did not return within") {
 					t.Errorf("error %v, want that the process was killed", err)
