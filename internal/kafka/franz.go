@@ -1,7 +1,10 @@
 package kafka
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -27,22 +30,34 @@ func (c Connection) Franz() ([]kgo.Opt, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.bootstrap()...),
 		kgo.ClientID(c.clientID()),
-		kgo.DialTimeout(c.dialTimeout()),
 		kgo.RequestTimeoutOverhead(c.requestTimeout()),
 		kgo.ConnIdleTimeout(connIdleTimeout),
 		kgo.DisableClientMetrics(),
 	}
-	if c.TLS != nil {
-		conf, err := c.TLS.config()
-		if err != nil {
-			return nil, fmt.Errorf("connection %s: %w", c, err)
-		}
-		opts = append(opts, kgo.DialTLSConfig(conf))
+	dial, err := c.Dialer()
+	if err != nil {
+		return nil, err
 	}
+	opts = append(opts, kgo.Dialer(dial))
 	if c.SASL != nil {
 		opts = append(opts, kgo.SASL(c.SASL.franz()))
 	}
 	return opts, nil
+}
+
+// Dialer returns what opens a connection to a broker, as kgo.Dialer has it. It
+// reads the TLS files. The dialer is bounded by the connection's dial timeout,
+// and the TLS handshake by it as well.
+func (c Connection) Dialer() (func(ctx context.Context, network, host string) (net.Conn, error), error) {
+	dialer := &net.Dialer{Timeout: c.dialTimeout()}
+	if c.TLS == nil {
+		return dialer.DialContext, nil
+	}
+	conf, err := c.TLS.config()
+	if err != nil {
+		return nil, fmt.Errorf("connection %s: %w", c, err)
+	}
+	return (&tls.Dialer{NetDialer: dialer, Config: conf}).DialContext, nil
 }
 
 func (s *SASL) franz() sasl.Mechanism {

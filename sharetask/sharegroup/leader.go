@@ -132,6 +132,8 @@ func (l *leader) received(a answer) {
 	out := l.session.answered(a, now)
 	for i := range out.fetched {
 		f := &out.fetched[i]
+		f.body = a.body
+		f.body.Retain()
 		for _, r := range f.acquired {
 			f.coming.Records += r.Len()
 			if r.deliveryCount > 1 {
@@ -165,6 +167,7 @@ func (l *leader) received(a answer) {
 	if out.fatal != nil {
 		s.fail(explain(out.fatal))
 	}
+	a.body.Release()
 	if len(out.fetched) > 0 || len(out.events) > 0 {
 		l.outbox <- out
 	}
@@ -290,6 +293,7 @@ func (l *leader) handOver(f *fetched, b *recordbatch.Batch, memory int) {
 	free := func() {
 		if atomic.AddInt64(&left, -1) == 0 {
 			b.Free()
+			f.body.Release()
 		}
 	}
 	counts := make([]int16, len(records))

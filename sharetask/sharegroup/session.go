@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/sluicehq/sluice/sharetask"
+	"github.com/sluicehq/sluice/sharetask/sharegroup/fetchconn"
 )
 
 // Waits of a share session.
@@ -328,6 +329,7 @@ type answer struct {
 	err   error // No answer, or one about the request as a whole.
 	lock  time.Duration
 	parts map[partitionKey]*partAnswer
+	body  *fetchconn.Body // What raw of parts points into, held once; nil without one.
 }
 
 // partAnswer is what a response says of one partition.
@@ -362,6 +364,7 @@ type fetched struct {
 	session  sharetask.Session
 	acquired []acquired
 	raw      []byte
+	body     *fetchconn.Body // What raw points into, held once; the leader sets it.
 	sent     time.Time
 	lock     time.Duration
 	coming   sharetask.Room // What it is reckoned to be, until it is decoded.

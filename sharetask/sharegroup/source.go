@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluicehq/sluice/sharetask"
+	"github.com/sluicehq/sluice/sharetask/sharegroup/fetchconn"
 	"github.com/sluicehq/sluice/sharetask/sharegroup/recordbatch"
 )
 
@@ -33,14 +34,15 @@ var _ sharetask.Source = (*Source)(nil)
 
 // Source is one member of a share group. Make it with [New].
 type Source struct {
-	opts   Options
-	log    *slog.Logger
-	events chan sharetask.Event
-	conn   []kgo.Opt // The connection's options.
-	member *membership
-	topics *topics
-	creds  *credentials
-	pool   *recordbatch.Pool
+	opts    Options
+	log     *slog.Logger
+	events  chan sharetask.Event
+	conn    []kgo.Opt // The connection's options.
+	member  *membership
+	topics  *topics
+	creds   *credentials
+	pool    *recordbatch.Pool
+	fetches *fetchconn.Exchange
 
 	// Set by Start.
 	client *kgo.Client
@@ -79,6 +81,7 @@ func New(opts Options) (*Source, error) {
 		log:      opts.Logger.With("group", opts.Group),
 		events:   make(chan sharetask.Event, eventBuffer),
 		pool:     recordbatch.NewPool(),
+		fetches:  fetchconn.New(),
 		ending:   make(chan struct{}),
 		done:     make(chan struct{}),
 		lock:     opts.Lock,
@@ -90,6 +93,11 @@ func New(opts Options) (*Source, error) {
 	if s.conn, err = opts.Connection.Franz(); err != nil {
 		return nil, fmt.Errorf("share source: %w", err)
 	}
+	dial, err := opts.Connection.Dialer()
+	if err != nil {
+		return nil, fmt.Errorf("share source: %w", err)
+	}
+	s.conn = append(s.conn, kgo.Dialer(s.fetches.Dialer(dial)))
 	return s, nil
 }
 
@@ -417,7 +425,7 @@ func (s *Source) place(key partitionKey, id int32) bool {
 				careful: int16(s.opts.CarefulFrom), //nolint:gosec // Bounded by Options.
 			}, s.nextSession),
 			wire: wire{
-				broker: s.client.Broker(int(id)), group: s.opts.Group, member: s.member.id,
+				broker: s.client.Broker(int(id)), fetches: s.fetches, group: s.opts.Group, member: s.member.id,
 				batchSize: int32(s.opts.BatchSize), //nolint:gosec // Bounded by Options.
 			},
 		}

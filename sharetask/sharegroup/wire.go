@@ -10,11 +10,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluicehq/sluice/sharetask"
+	"github.com/sluicehq/sluice/sharetask/sharegroup/fetchconn"
 )
 
 // wire sends a session's requests to its leader.
 type wire struct {
 	broker    *kgo.Broker
+	fetches   *fetchconn.Exchange
 	group     string
 	member    string
 	batchSize int32
@@ -94,14 +96,16 @@ func (w *wire) fetch(ctx context.Context, req *request) answer {
 	}
 	r.ForgottenTopicsData = forget.list()
 
-	resp, err := ask[*kmsg.ShareFetchResponse](ctx, w, r)
-	if err == nil {
-		err = brokerError(resp.ErrorCode, resp.ErrorMessage)
-	}
+	resp, err := ask[*fetchconn.Response](ctx, w, w.fetches.Request(r))
 	if err != nil {
 		return answer{err: err}
 	}
+	if err := brokerError(resp.ErrorCode, resp.ErrorMessage); err != nil {
+		resp.Body.Release()
+		return answer{err: err}
+	}
 	a := newAnswer(resp.AcquisitionLockTimeoutMillis)
+	a.body = resp.Body
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
 		for j := range t.Partitions {

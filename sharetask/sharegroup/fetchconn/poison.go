@@ -1,0 +1,5 @@
+//go:build !race
+
+package fetchconn
+
+func poison([]byte) {}
