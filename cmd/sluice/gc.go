@@ -6,21 +6,25 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"time"
 )
 
+// How much the heap may grow between collections: what is allocated in
+// gcInterval, within bounds. Records are in buffers that are used again, so a
+// share session makes little garbage and needs little room; a consumer group's
+// records are the client's garbage, hundreds of megabytes a second, and with as
+// little room a fifth of a worker's CPU went into collecting them.
 const (
-	// gcPercent is how much the heap may grow between collections, in percent
-	// of what is in use. Records come in large buffers that live for
-	// milliseconds: collecting less often costs little memory and saves much
-	// CPU. On six partitions 100, 200 and 400 measured 1.94, 1.60 and 1.54 s of
-	// CPU per million records, in 67, 78 and 101 MB; later 150 and 200 measured
-	// 2.00 and 1.92 s in 69 and 77 MB.
-	gcPercent = 150
-	// gcGrowth is how much it may grow at least, in bytes: a worker of one busy
-	// partition has little in use, and would collect dozens of times a second.
-	gcGrowth = 16 << 20
-	// gcMost bounds the percentage.
-	gcMost = 1000
+	gcInterval = 100 * time.Millisecond
+	gcLeast    = 4 << 20 // Bytes.
+	gcMost     = 16 << 20
+	// gcPercent is the most for a heap that is larger than gcMost, in percent of
+	// what is in use: Go's default.
+	gcPercent = 100
+	// gcPercentLeast keeps what collections cost in proportion where the heap is
+	// large, gcPercentMost where it is next to nothing.
+	gcPercentLeast = 10
+	gcPercentMost  = 1000
 	// memoryShare is how many times the budget of records the whole process
 	// should stay within. "worker.memory" is half of GOMEMLIMIT by default.
 	memoryShare = 2
@@ -31,10 +35,16 @@ const (
 func tuneGC(budget int64) {
 	if os.Getenv("GOGC") == "" {
 		current := gcPercent
-		debug.SetGCPercent(current)
+		growth := float64(gcLeast)
+		last := readHeap()
 		afterEachGC(func() {
+			now := readHeap()
+			// Slowly: a worker that fills its buffers for the first time makes no garbage.
+			growth += (now.growth(last) - growth) / 4
+			p := now.percent(growth)
+			last = now
 			// Setting it stops the world for a moment: not for a trifle.
-			if p := gcPercentFor(liveHeap()); p < current-current/8 || p > current+current/8 {
+			if p < current-current/8 || p > current+current/8 {
 				current = p
 				debug.SetGCPercent(p)
 			}
@@ -45,17 +55,30 @@ func tuneGC(budget int64) {
 	}
 }
 
-// gcPercentFor returns the percentage by which a heap of which live bytes are in
-// use may grow.
-func gcPercentFor(live uint64) int {
-	return int(min(max(gcPercent, gcGrowth*100/max(live, 1)), gcMost)) //nolint:gosec // At most gcMost.
+// heap is what is known of the heap after a collection.
+type heap struct {
+	at        time.Time
+	live      uint64 // Bytes that the collection left.
+	allocated uint64 // Bytes since the process began.
 }
 
-// liveHeap returns how many bytes of the heap the last collection left.
-func liveHeap() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
+func readHeap() heap {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(samples)
+	return heap{time.Now(), samples[0].Value.Uint64(), samples[1].Value.Uint64()}
+}
+
+// growth returns by how many bytes the heap should grow until the next
+// collection if as much is allocated as was since last, the one before this.
+func (h heap) growth(last heap) float64 {
+	took := max(h.at.Sub(last.at), time.Microsecond)
+	wanted := float64(h.allocated-last.allocated) * float64(gcInterval) / float64(took)
+	return min(max(wanted, gcLeast), max(gcMost, float64(h.live)*gcPercent/100))
+}
+
+// percent returns a growth by bytes as debug.SetGCPercent has it.
+func (h heap) percent(growth float64) int {
+	return int(min(max(growth*100/float64(max(h.live, 1)), gcPercentLeast), gcPercentMost))
 }
 
 // afterEachGC calls f after each collection from now on, one call at a time, for

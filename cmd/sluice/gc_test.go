@@ -6,19 +6,27 @@ import (
 	"time"
 )
 
-func TestGCPercentFor(t *testing.T) {
+func TestGCPercent(t *testing.T) {
+	const ms, mib = time.Millisecond, 1 << 20
 	for _, tt := range []struct {
-		live uint64
-		want int
+		took            time.Duration
+		allocated, live uint64
+		want            int
 	}{
-		{0, gcMost},
-		{1 << 20, gcMost},
-		{8 << 20, 200},
-		{16 << 20, gcPercent},
-		{1 << 40, gcPercent},
+		{10 * time.Second, mib, 0, gcPercentMost},     // A heap of nothing.
+		{10 * time.Second, 4 * mib, 40 * mib, 10},     // Idle: 4 MiB.
+		{50 * ms, 5 * mib, 40 * mib, 25},              // Twice what came in half the interval.
+		{200 * ms, 16 * mib, 40 * mib, 20},            // Half of what came in twice the interval.
+		{50 * ms, 100 * mib, 8 * mib, 200},            // 16 MiB at most,
+		{50 * ms, 100 * mib, 40 * mib, 100},           // or as much as there is.
+		{0, 100 * mib, 40 * mib, 100},                 // A clock that stands still.
+		{time.Second, 1 << 50, 1 << 40, 100},          // More than any machine has.
+		{100 * ms, 20 * mib, 1 << 40, gcPercentLeast}, // The same, but for garbage.
 	} {
-		if got := gcPercentFor(tt.live); got != tt.want {
-			t.Errorf("%d bytes live: got %d, want %d", tt.live, got, tt.want)
+		last := heap{at: time.Unix(1000, 0), allocated: 7}
+		now := heap{at: last.at.Add(tt.took), allocated: 7 + tt.allocated, live: tt.live}
+		if got := now.percent(now.growth(last)); got != tt.want {
+			t.Errorf("%d bytes in %s, %d in use: got %d %%, want %d", tt.allocated, tt.took, tt.live, got, tt.want)
 		}
 	}
 }
@@ -27,7 +35,7 @@ func TestAfterEachGC(t *testing.T) {
 	came := make(chan uint64, 1)
 	afterEachGC(func() {
 		select {
-		case came <- liveHeap():
+		case came <- readHeap().live:
 		default: // It goes on when the test is over, and must not keep other cleanups waiting.
 		}
 	})
