@@ -300,7 +300,7 @@ func (t *Task) putAgain(p *put, again []againSpan) {
 	}
 	for _, s := range again {
 		if s.turn {
-			t.queue.append(s.span, p.putAt)
+			t.queue.append(s.span)
 		}
 	}
 }

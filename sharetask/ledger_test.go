@@ -378,7 +378,7 @@ func TestPutsOfOnePartition(t *testing.T) {
 				ev.Records[k].Offset = int64(100*i + k)
 			}
 			want += len(ev.Records)
-			q.push(l.acquire(ev), now)
+			q.push(l.acquire(ev))
 		}
 		var sizes []int
 		for got := 0; got < want; {
@@ -419,7 +419,7 @@ func TestAPutOfOnePartitionIsWaitedFor(t *testing.T) {
 			}
 			d := l.acquire(ev)
 			d.since = now
-			q.push(d, now)
+			q.push(d)
 		}
 		take := func(ready bool, of int32, want int) {
 			t.Helper()
@@ -472,7 +472,9 @@ func TestPutsAreMadeOfWholeRuns(t *testing.T) {
 			ev.Records[i].Offset = first + int64(i)
 		}
 		first += int64(n)
-		q.push(l.acquire(ev), now)
+		d := l.acquire(ev)
+		d.since = now
+		q.push(d)
 	}
 	for _, n := range []int{70, 40, 50, 230} {
 		push(n)
@@ -486,6 +488,41 @@ func TestPutsAreMadeOfWholeRuns(t *testing.T) {
 		}
 		if _, n := q.take(0, now, 100); n != want {
 			t.Errorf("got a put of %d, want %d", n, want)
+		}
+	}
+}
+
+// What a put left over waits from when it came, not from when the queue was last
+// empty, which it may never be.
+func TestWhatIsLeftOverWaitsFromItsArrival(t *testing.T) {
+	for _, ordered := range []bool{false, true} {
+		l := newLedger()
+		q := newQueue(BatchPolicy{MaxRecords: 100, MaxBytes: 1 << 20, MaxWait: time.Second}, ordered, 1)
+		start := time.Unix(100, 0)
+		second := start.Add(500 * time.Millisecond)
+		for i, at := range []time.Time{start, second} {
+			ev := &Acquired{Records: make([]pluginapi.Record, 60)}
+			for k := range ev.Records {
+				ev.Records[k].Offset = int64(60*i + k)
+			}
+			d := l.acquire(ev)
+			d.since = at
+			q.push(d)
+		}
+		if !q.ready(0, second, false) {
+			t.Fatalf("ordered %t: not ready with 120 of 100", ordered)
+		}
+		spans, n := q.take(0, second, 100)
+		q.done(spans)
+		due := second.Add(time.Second)
+		if q.ready(0, due.Add(-time.Millisecond), false) {
+			t.Errorf("ordered %t: the %d left over go before their time", ordered, 120-n)
+		}
+		if at := q.wake([]*writer{{}}); !at.Equal(due) {
+			t.Errorf("ordered %t: what is left over is due at %s, want %s", ordered, at, due)
+		}
+		if !q.ready(0, due, false) {
+			t.Errorf("ordered %t: what is left over does not go when its time has come", ordered)
 		}
 	}
 }

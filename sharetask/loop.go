@@ -510,7 +510,7 @@ func (t *Task) enter(d *delivery, now time.Time) {
 	case d.Origins != nil:
 		t.resume(d)
 	case d.open > 0:
-		t.queue.push(d, now)
+		t.queue.push(d)
 	}
 }
 

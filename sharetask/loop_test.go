@@ -67,8 +67,10 @@ func TestOnceTheSourceHasEndedOnlyPutsAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		task, acquire := heldTask(t)
 		now := time.Now()
-		task.queue.push(acquire(0, 5), now.Add(-time.Hour))
-		d := acquire(10, 2)
+		d := acquire(0, 5)
+		d.since = now.Add(-time.Hour)
+		task.queue.push(d)
+		d = acquire(10, 2)
 		d.slots[0].state, d.slots[1].state = slotWaiting, slotWaiting
 		task.suspects.put([]*suspect{{spans: []span{{d: d, hi: 1}}, records: 1, at: now}}, false)
 		task.chances.add(newChance(d, 1, now.Add(-time.Second)))
@@ -91,7 +93,7 @@ func TestAProbeIsFoundBehindWhatWasGivenBack(t *testing.T) {
 		now := time.Now()
 		task.breaker.begin(now)
 		d := acquire(0, 5)
-		task.queue.push(d, now)
+		task.queue.push(d)
 		task.ledger.release(d, 1)
 		d = acquire(10, 5)
 		for i := range d.slots {

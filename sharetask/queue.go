@@ -25,8 +25,7 @@ type BatchPolicy struct {
 // next try gives nothing.
 type lane struct {
 	spans   []span
-	since   time.Time // Arrival of the oldest.
-	records int       // In spans, those closed meanwhile included.
+	records int // In spans, those closed meanwhile included.
 	bytes   int
 	retries int // Leading spans that are retries: they do not wait for a full batch.
 
@@ -84,11 +83,8 @@ func (q *queue) lane(tp TopicPartition) *lane {
 }
 
 // push adds a whole delivery at the end of its lane.
-func (q *queue) push(d *delivery, now time.Time) {
+func (q *queue) push(d *delivery) {
 	l := q.lane(d.TopicPartition)
-	if len(l.spans) == 0 {
-		l.since = now
-	}
 	l.spans = append(l.spans, span{d: d, hi: int32(len(d.slots))})
 	l.records += len(d.slots)
 	l.bytes += d.Bytes
@@ -101,7 +97,7 @@ func (q *queue) retry(s span, at time.Time) {
 		return
 	}
 	l := q.lane(s.d.TopicPartition)
-	l.unshift(at, s)
+	l.unshift(s)
 	if at.After(l.held) {
 		l.held = at
 	}
@@ -112,12 +108,9 @@ func (q *queue) retry(s span, at time.Time) {
 func (q *queue) park(s span, due time.Time) { heap.Push(&q.parked, retry{at: due, span: s}) }
 
 // append adds s, whose records are slotWaiting, behind what waits.
-func (q *queue) append(s span, since time.Time) {
+func (q *queue) append(s span) {
 	l := &q.shared
 	l.take(s)
-	if len(l.spans) == 0 {
-		l.since = since
-	}
 	l.spans = append(l.spans, s)
 }
 
@@ -131,12 +124,9 @@ func (l *lane) take(s span) {
 }
 
 // unshift puts spans at the front.
-func (l *lane) unshift(now time.Time, spans ...span) {
+func (l *lane) unshift(spans ...span) {
 	for _, s := range spans {
 		l.take(s)
-	}
-	if len(l.spans) == 0 || l.since.After(now) {
-		l.since = now
 	}
 	l.spans = append(spans, l.spans...)
 	l.retries += len(spans)
@@ -220,7 +210,7 @@ func settle(s slotState) slotState {
 // is parked and due, to the front of the lane.
 func (q *queue) due(now time.Time, all bool) {
 	if spans := append(q.waiting.due(now, all), q.parked.due(now, false)...); len(spans) > 0 {
-		q.shared.unshift(now, spans...)
+		q.shared.unshift(spans...)
 	}
 	if all {
 		for _, l := range q.lanes {
@@ -269,8 +259,8 @@ func (q *queue) ready(w int, now time.Time, full bool) bool {
 		records += l.records
 		bytes += l.bytes
 		urgent = urgent || l.retries > 0
-		if since.IsZero() || l.since.Before(since) {
-			since = l.since
+		if at := q.oldest(l); since.IsZero() || at.Before(since) {
+			since = at
 		}
 	})
 	return records > 0 && (full || urgent || records >= q.enough() ||
@@ -436,7 +426,7 @@ func (q *queue) wake(idle []*writer) time.Time {
 // decides when it is put.
 func (q *queue) oldest(l *lane) time.Time {
 	if !q.policy.OnePartition {
-		return l.since
+		return l.spans[0].d.since
 	}
 	return slices.MinFunc(l.spans, func(a, b span) int { return a.d.since.Compare(b.d.since) }).d.since
 }

@@ -88,7 +88,7 @@ func TestAQueueThatIsNeverEmptyKeepsNothing(t *testing.T) {
 		for i := range n {
 			d := &delivery{Acquired: &Acquired{TopicPartition: orders, Records: []pluginapi.Record{testRecord(int64(i))}, Bytes: 1}, slots: []slot{{state: slotBuffered}}}
 			given = append(given, weak.Make(d))
-			q.push(d, time.Now())
+			q.push(d)
 		}
 		return given
 	}

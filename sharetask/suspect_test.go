@@ -338,7 +338,7 @@ func TestAPartitionIsNotStoppedByAnothersKiller(t *testing.T) {
 		for o := range int64(3) {
 			ev.Records = append(ev.Records, testRecord(o))
 		}
-		q.push(l.acquire(ev), now)
+		q.push(l.acquire(ev))
 	}
 	put, n := q.take(0, now, 10)
 	if n != 10 {
