@@ -136,8 +136,8 @@ func (s *sink) single(r *pluginapi.Record) (body []byte, contentType string, err
 		body, err = s.format.Append(nil, r)
 		return body, "application/json", err
 	}
-	if b, ok := r.Value.Bytes(); ok {
-		return b, "application/octet-stream", nil
+	if b, ok := r.Value.Bytes(); ok { // Cloned: the transport may read it after an early answer, and so after Put.
+		return bytes.Clone(b), "application/octet-stream", nil
 	}
 	if r.Value.IsAbsent() {
 		return nil, "", nil

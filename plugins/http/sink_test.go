@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -271,6 +272,48 @@ func TestHTTP13ConnectionsAreReused(t *testing.T) {
 	}
 	if conns.Load() > 8 {
 		t.Errorf("500 requests took %d connections, want few", conns.Load())
+	}
+}
+
+// TestAnAnswerBeforeTheBodyWasRead: the transport goes on sending it while the
+// put is over and its records are the host's again, which uses their memory for
+// others.
+func TestAnAnswerBeforeTheBodyWasRead(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		_ = l.Close()
+		serving.Wait()
+	})
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer func() { _ = c.Close() }()
+				if _, err := c.Read(make([]byte, 1<<10)); err != nil {
+					return
+				}
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+				_, _ = io.Copy(io.Discard, c)
+			})
+		}
+	})
+	s := started(t, map[string]any{"url": "http://" + l.Addr().String()})
+	value := bytes.Repeat([]byte("v"), 16<<20)
+	for range 3 {
+		got := putOne(t, s, pluginapi.Record{Topic: "orders", Value: pluginapi.BytesDatum(value)})
+		if got.Outcome != pluginapi.Accept {
+			t.Errorf("got %s %v, want it accepted", got.Outcome, got.Err)
+		}
+		for i := range value { // A data race if it is still being sent.
+			value[i]++
+		}
 	}
 }
 
