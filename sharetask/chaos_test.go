@@ -245,6 +245,7 @@ func (c *chaos) acquire(p int32, now time.Time) (ev *Acquired, next time.Duratio
 		}
 		if ev == nil {
 			ev = &Acquired{TopicPartition: TopicPartition{Topic: orders.Topic, Partition: p}, Session: 1}
+			vanishing(ev)
 			if !c.Ordered {
 				ev.Lock, ev.LockedUntil = chaosLock, now.Add(chaosLock)
 			}
@@ -281,6 +282,7 @@ func (c *chaos) acquireParked(now time.Time) (ev *Acquired, next time.Duration) 
 		}
 		if ev == nil {
 			ev = &Acquired{TopicPartition: retries, Session: 1, Lock: chaosLock, LockedUntil: now.Add(chaosLock)}
+			vanishing(ev)
 		} else if ev.Records[len(ev.Records)-1].Offset+1 != int64(o) {
 			return ev, next
 		}

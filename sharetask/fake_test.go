@@ -199,11 +199,10 @@ func (f *fakeSource) step() []Event {
 		f.handed++
 	}
 	f.inUse.Add(1)
+	vanishing(ev)
+	vanish := ev.Free
 	ev.Free = func() {
-		for i := range ev.Records {
-			b, _ := ev.Records[i].Value.Bytes()
-			clear(b)
-		}
+		vanish()
 		f.inUse.Add(-1)
 	}
 	f.maxOpen = max(f.maxOpen, len(f.expires))
@@ -212,6 +211,18 @@ func (f *fakeSource) step() []Event {
 		out = append(out, &Stalled{})
 	}
 	return out
+}
+
+// vanishing makes ev's records go when they are free: whoever still reads them
+// sees zeros, or panics.
+func vanishing(ev *Acquired) {
+	ev.Free = func() {
+		for i := range ev.Records {
+			b, _ := ev.Records[i].Value.Bytes()
+			clear(b)
+		}
+		ev.Records = nil
+	}
 }
 
 // refused notes an accept that is refused: the record comes again.
@@ -240,10 +251,12 @@ func (f *fakeSource) deliver(o int64, now time.Time) *Acquired {
 	f.handed++
 	f.expires[o] = now.Add(f.lock)
 	f.maxOpen = max(f.maxOpen, len(f.expires))
-	return &Acquired{
+	ev := &Acquired{
 		TopicPartition: orders, Session: 1, Records: []pluginapi.Record{testRecord(o)}, DeliveryCounts: []int16{max(1, f.count[o])},
 		Lock: f.lock, LockedUntil: now.Add(f.lock), Bytes: 4,
 	}
+	vanishing(ev)
+	return ev
 }
 
 // lose takes records away as a broken session does, and hands them out again.

@@ -478,6 +478,8 @@ func (t *Task) unblock(now time.Time) {
 // enter decides what is to become of a delivery's records. One that was written
 // before it was lost is accepted; one delivered too often is not put again.
 func (t *Task) enter(d *delivery, now time.Time) {
+	t.ledger.hold(d) // The last decision may come in here.
+	defer t.ledger.unhold(d)
 	if d.Unreadable != nil {
 		cause := &pluginapi.Error{Class: pluginapi.Invalid, Code: "unreadable", Message: d.Unreadable.Error()}
 		for i := range d.slots {

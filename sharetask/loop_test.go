@@ -57,6 +57,7 @@ func heldTask(t *testing.T) (*Task, func(first int64, n int) *delivery) {
 			ev.Records = append(ev.Records, testRecord(first+k))
 			ev.DeliveryCounts = append(ev.DeliveryCounts, 1)
 		}
+		vanishing(ev)
 		return task.ledger.acquire(ev)
 	}
 }

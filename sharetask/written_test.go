@@ -72,6 +72,23 @@ func TestAnAcceptThatIsRefusedIsNotWrittenTwice(t *testing.T) {
 	})
 }
 
+// TestWhatIsLeftOfADeliveryMayHaveBeenWritten: with it the delivery is over, in
+// the middle of being looked at.
+func TestWhatIsLeftOfADeliveryMayHaveBeenWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		task, acquire := heldTask(t)
+		task.cfg.Written = NewWritten()
+		now := time.Now()
+		d := acquire(0, 3)
+		task.cfg.Written.remember(orders, 0, d.Records[0].Timestamp.UnixNano(), time.Hour, now)
+		task.ledger.lost(&Lost{TopicPartition: orders, Session: 1, Ranges: []Range{{First: 1, Last: 2}}})
+		task.enter(d, now)
+		if !d.freed {
+			t.Error("the delivery is not over")
+		}
+	})
+}
+
 func TestWrittenIsBoundedAndForgets(t *testing.T) {
 	now := time.Unix(1000, 0)
 	w := NewWritten()

@@ -1,10 +1,10 @@
 //go:build race
 
-package fetchconn
+package poison
 
-// poison overwrites what is not in use any more: whoever still reads it sees
+// Bytes overwrites b, which is not in use any more: whoever still reads it sees
 // nonsense, and is a data race.
-func poison(b []byte) {
+func Bytes(b []byte) {
 	if len(b) == 0 {
 		return
 	}

@@ -195,6 +195,9 @@ func (l *leader) deliver() {
 		for i := range out.fetched {
 			memory += len(out.fetched[i].raw)
 		}
+		if len(out.fetched) > 0 {
+			memory = max(memory, out.fetched[0].body.Memory())
+		}
 		for i := range out.fetched {
 			l.decode(decoder, &out.fetched[i], memory)
 		}

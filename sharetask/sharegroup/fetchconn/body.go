@@ -16,6 +16,14 @@ func newBody(size int) *Body {
 	return b
 }
 
+// Memory returns how many bytes b holds, which may be more than were read.
+func (b *Body) Memory() int {
+	if b == nil {
+		return 0
+	}
+	return cap(*b.buf)
+}
+
 // Retain adds a holder.
 func (b *Body) Retain() {
 	if b != nil {

@@ -35,6 +35,7 @@ type conn struct {
 	head [8]byte
 	out  []byte // To be read before anything else.
 	left int    // Bytes of the current frame that pass through.
+	err  error  // What reading ended with, to be told after out.
 
 	mu    sync.Mutex
 	asked []uint32 // Correlation ids of share fetches. Guarded by mu.
@@ -55,48 +56,50 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Read reads what the broker sends, but for the answers to share fetches.
+// Read reads what the broker sends, but for the answers to share fetches. An
+// error stays: a frame may have been read in part.
 func (c *conn) Read(p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
+	if len(c.out) == 0 && c.left == 0 && c.err == nil && len(p) > 0 {
+		c.next()
 	}
-	if len(c.out) == 0 && c.left == 0 {
-		if err := c.next(); err != nil {
-			return 0, err
-		}
-	}
-	if len(c.out) > 0 {
+	switch {
+	case len(c.out) > 0:
 		n := copy(p, c.out)
 		c.out = c.out[n:]
 		return n, nil
+	case c.err != nil:
+		return 0, c.err
+	default:
+		n, err := c.Conn.Read(p[:min(len(p), c.left)])
+		c.left -= n
+		return n, err
 	}
-	n, err := c.Conn.Read(p[:min(len(p), c.left)])
-	c.left -= n
-	return n, err
 }
 
 // next reads the beginning of a frame, and all of it where it is the answer to a
 // share fetch.
-func (c *conn) next() error {
-	if _, err := io.ReadFull(c.Conn, c.head[:4]); err != nil {
-		return err
+func (c *conn) next() {
+	if _, c.err = io.ReadFull(c.Conn, c.head[:4]); c.err != nil {
+		return
 	}
 	size := int(int32(binary.BigEndian.Uint32(c.head[:]))) //nolint:gosec // As the broker has it.
-	if size < 4 {                                          // Not an answer; the client says what is wrong.
-		c.out, c.left = c.head[:4], max(size, 0)
-		return nil
+	c.out, c.left = c.head[:4], max(size, 0)
+	if size < 4 || size > maxBody { // No answer, or one too large for us: the client says what is wrong.
+		return
 	}
-	if _, err := io.ReadFull(c.Conn, c.head[4:]); err != nil {
-		return within(err)
-	}
-	if !c.wasAsked(binary.BigEndian.Uint32(c.head[4:])) || size > maxBody {
-		c.out, c.left = c.head[:], size-4
-		return nil
+	n, err := io.ReadFull(c.Conn, c.head[4:])
+	c.out, c.left, c.err = c.head[:4+n], size-n, err
+	if err != nil || !c.wasAsked(binary.BigEndian.Uint32(c.head[4:])) {
+		return
 	}
 	b := newBody(size - 4)
-	if _, err := io.ReadFull(c.Conn, *b.buf); err != nil {
+	c.out, c.left = nil, 0
+	if _, c.err = io.ReadFull(c.Conn, *b.buf); c.err != nil {
+		if errors.Is(c.err, io.EOF) { // Not at the beginning of a frame.
+			c.err = io.ErrUnexpectedEOF
+		}
 		b.Release()
-		return within(err)
+		return
 	}
 	c.mu.Lock()
 	c.body = b
@@ -105,15 +108,6 @@ func (c *conn) next() error {
 	c.out = binary.BigEndian.AppendUint32(make([]byte, 0, 9+len(note)), uint32(5+len(note))) //nolint:gosec // Few.
 	c.out = append(c.out, c.head[4:]...)
 	c.out = append(append(c.out, 0), note...) // The header's tags: none.
-	return nil
-}
-
-// within makes an end of the stream an error of one that ends in a frame.
-func within(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // wasAsked reports whether a share fetch has this correlation id, once.

@@ -241,13 +241,29 @@ func TestEndsInAFrame(t *testing.T) {
 	for cut := range len(answer) {
 		c, _ := dialed(t, New(), answer[:cut])
 		_, _ = c.Write(asking(shareFetch, 1))
-		want := io.ErrUnexpectedEOF
-		if cut == 0 {
-			want = io.EOF
+		var size [4]byte // As the client reads: the size, and then the rest.
+		_, err := io.ReadFull(c, size[:])
+		if err == nil {
+			_, err = io.ReadFull(c, make([]byte, binary.BigEndian.Uint32(size[:])))
 		}
-		if _, err := c.Read(make([]byte, 1<<10)); !errors.Is(err, want) {
-			t.Errorf("after %d of %d bytes: %v, want %v", cut, len(answer), err, want)
+		plain := io.ErrUnexpectedEOF
+		if cut == 0 || cut == 4 {
+			plain = io.EOF
 		}
+		if !errors.Is(err, plain) {
+			t.Errorf("after %d of %d bytes: %v, want %v as without us", cut, len(answer), err, plain)
+		}
+	}
+}
+
+// What is no answer is the client's to name: here the alert of a broker that
+// wanted TLS, which is shorter than an answer's head.
+func TestWhatIsNoAnswerPassesThrough(t *testing.T) {
+	alert := []byte{0x15, 3, 3, 0, 2, 2, 80}
+	c, _ := dialed(t, New(), alert)
+	_, _ = c.Write(asking(shareFetch, 1))
+	if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, alert) {
+		t.Errorf("read %x, %v; want %x", got, err, alert)
 	}
 }
 
@@ -276,11 +292,12 @@ func FuzzRead(f *testing.F) {
 	f.Add(frame(1, []byte("body")), uint8(1), uint8(3))
 	f.Add(append(frame(2, []byte("other")), frame(1, nil)...), uint8(0), uint8(255))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 0}, uint8(9), uint8(1))
+	f.Add([]byte{0x15, 3, 3, 0, 2, 2, 80}, uint8(0), uint8(3))
 	f.Add([]byte{0, 0, 0, 3, 1, 2, 3, 0, 0, 0, 4, 0, 0, 0, 1}, uint8(2), uint8(8))
 	f.Fuzz(func(t *testing.T, said []byte, ask, chunk uint8) {
-		for rest := said; len(rest) >= 4; { // Not what makes a gigabyte of four bytes.
+		for rest := said; len(rest) >= 4; { // Not what makes 64 MiB of four bytes.
 			size := int32(binary.BigEndian.Uint32(rest)) //nolint:gosec // As it is read.
-			if size > 1<<20 {
+			if size > 1<<20 && size <= maxBody {
 				return
 			}
 			rest = rest[min(len(rest), 4+max(int(size), 0)):]
@@ -302,10 +319,11 @@ func FuzzRead(f *testing.F) {
 			}
 			size := max(int(int32(binary.BigEndian.Uint32(rest))), 0) //nolint:gosec // As it is read.
 			switch frame := rest[:min(len(rest), 4+size)]; {
-			case size < 4:
+			case size < 4 || size > maxBody:
 				want = append(want, frame...)
 			case len(frame) < 8:
-				whole = false
+				want = append(want, frame...)
+				whole = len(frame) == 4 // The client has read four bytes, and is told what it would be.
 			case asked && binary.BigEndian.Uint32(frame[4:]) == uint32(ask):
 				if whole = len(frame) == 4+size; whole {
 					want = append(want, 0, 0, 0, 29)

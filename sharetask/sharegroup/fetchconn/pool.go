@@ -3,6 +3,8 @@ package fetchconn
 import (
 	"math/bits"
 	"sync"
+
+	"github.com/sluicehq/sluice/internal/poison"
 )
 
 const (
@@ -10,8 +12,10 @@ const (
 	// than keeping it.
 	smallBody = 32 << 10
 	// tries is how many buffers of the pool are looked at for one that is large
-	// enough.
-	tries = 4
+	// enough, and not tooLarge times as large: records that are held for long
+	// hold all of it.
+	tries    = 4
+	tooLarge = 4
 )
 
 // pool holds buffers that are not in use, of any size, until the garbage
@@ -29,10 +33,10 @@ func (p *pool) get(size int) *[]byte {
 		b := make([]byte, size)
 		return &b
 	}
-	var small [tries]*[]byte
+	var unfit [tries]*[]byte
 	n := 0
 	defer func() {
-		for _, b := range small[:n] {
+		for _, b := range unfit[:n] {
 			p.kept.Put(b)
 		}
 	}()
@@ -41,11 +45,11 @@ func (p *pool) get(size int) *[]byte {
 		if !ok {
 			break
 		}
-		if cap(*b) >= size {
+		if cap(*b) >= size && cap(*b) < tooLarge*size {
 			*b = (*b)[:size]
 			return b
 		}
-		small[n] = b
+		unfit[n] = b
 		n++
 	}
 	if n > 0 {
@@ -57,7 +61,7 @@ func (p *pool) get(size int) *[]byte {
 
 // put takes b back. Nothing may use its bytes any more.
 func (p *pool) put(b *[]byte) {
-	poison((*b)[:cap(*b)])
+	poison.Bytes((*b)[:cap(*b)])
 	if cap(*b) > smallBody {
 		p.kept.Put(b)
 	}

@@ -27,6 +27,16 @@ func TestPoolGivesWhatFits(t *testing.T) {
 	}
 }
 
+// A record that is held for long holds all of its response's buffer.
+func TestASmallResponseGetsNoHugeBuffer(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	var p pool
+	p.put(p.get(16 << 20))
+	if b := p.get(2 * smallBody); cap(*b) > 4*2*smallBody {
+		t.Errorf("a response of %d bytes is in a buffer of %d", len(*b), cap(*b))
+	}
+}
+
 func TestSmallBuffersAreNotKept(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	var p pool

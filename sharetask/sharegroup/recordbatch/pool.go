@@ -8,6 +8,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/sluicehq/sluice/internal/poison"
 	"github.com/sluicehq/sluice/pluginapi"
 )
 
@@ -100,6 +101,7 @@ func (p *Pool) putBuffer(b *buffer) {
 	if class < minClass || class > maxClass {
 		return
 	}
+	poison.Bytes(b.b[:cap(b.b)])
 	b.b = b.b[:0]
 	p.buffers[class-minClass].Put(b)
 }
