@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluicehq/sluice/loader/wasm"
 	"github.com/sluicehq/sluice/pluginapi"
+	"github.com/sluicehq/sluice/test/sources"
 )
 
 // fixtureFile is the built fixture; TestMain sets it.
@@ -40,6 +41,10 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
+	if err := sources.Note(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	fixtureFile = filepath.Join(dir, "fixture")
 	build := exec.Command("go", "build", "-o", fixtureFile, "./testdata/fixture")
 	if out, err := build.CombinedOutput(); err != nil {

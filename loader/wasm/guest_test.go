@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/pluginapi"
+	"github.com/sluicehq/sluice/test/sources"
 )
 
 // guests builds and opens modules, each once for all tests, and holds the
@@ -50,6 +51,9 @@ func build(t testing.TB, name string) string {
 	defer guests.mu.Unlock()
 	if path, ok := guests.built[name]; ok {
 		return path
+	}
+	if err := sources.Note(); err != nil {
+		t.Fatal(err)
 	}
 	path := filepath.Join(guests.dir, filepath.Base(name)+".wasm")
 	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", path, "./testdata/"+name)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/test/kafkatest"
+	"github.com/sluicehq/sluice/test/sources"
 )
 
 // prepare starts all but the workers.
@@ -104,6 +105,9 @@ func build(ctx context.Context, bin string, plan Plan) error {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		return fmt.Errorf("find the repository: %w", err)
+	}
+	if err := sources.Note(); err != nil {
+		return fmt.Errorf("look at the sources: %w", err)
 	}
 	flags := ""
 	if plan.Unvalidated {

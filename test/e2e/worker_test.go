@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/host/rest"
+	"github.com/sluicehq/sluice/test/sources"
 )
 
 // built is where the program and the plugins are, made once per test process.
@@ -37,6 +38,9 @@ func build() (string, error) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		return "", err
+	}
+	if err := sources.Note(); err != nil {
+		return dir, err
 	}
 	plugins, modules := filepath.Join(dir, "plugins"), filepath.Join(dir, "modules")
 	for _, c := range []struct {

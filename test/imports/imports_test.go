@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/test/sources"
 )
 
 const module = "github.com/sluicehq/sluice"
@@ -58,6 +60,9 @@ type pkg struct {
 // list returns the packages of the patterns with all they depend on, by import path.
 func list(t *testing.T, goos, goarch string, patterns ...string) map[string]pkg {
 	t.Helper()
+	if err := sources.Note(); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-e", "-deps", "-json=ImportPath,Standard,Imports,Deps"}, patterns...)...)
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch)

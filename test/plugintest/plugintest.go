@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice/loader/settings"
 	"github.com/sluicehq/sluice/pluginapi"
 	"github.com/sluicehq/sluice/pluginapi/sinktest"
+	"github.com/sluicehq/sluice/test/sources"
 )
 
 // Maker makes a sink with these settings, not started yet. Settings the host would refuse fail the test.
@@ -30,6 +31,9 @@ func Direct(plugin pluginapi.Plugin) Maker {
 // t, which must outlive the tests that use the maker.
 func Process(t testing.TB, plugin pluginapi.Plugin) Maker {
 	t.Helper()
+	if err := sources.Note(); err != nil {
+		t.Fatal(err)
+	}
 	dir, program := t.TempDir(), "sluice-sink-"+plugin.Name
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, program), "./"+program)
 	if out, err := build.CombinedOutput(); err != nil {
