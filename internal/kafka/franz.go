@@ -24,31 +24,36 @@ const connIdleTimeout = 15 * time.Minute
 // acknowledgement outlasts a share coordinator's failover, and connections
 // that may idle. How much to fetch at once is the caller's.
 func (c Connection) Franz() ([]kgo.Opt, error) {
-	if err := c.Validate(); err != nil {
-		return nil, fmt.Errorf("connection %s: %w", c, err)
+	dial, err := c.Dialer()
+	if err != nil {
+		return nil, err
 	}
+	return c.FranzOver(dial), nil
+}
+
+// FranzOver is Franz with connections that dial opens, which is [Connection.Dialer] or wraps it.
+func (c Connection) FranzOver(dial func(ctx context.Context, network, host string) (net.Conn, error)) []kgo.Opt {
 	opts := []kgo.Opt{
+		kgo.Dialer(dial),
 		kgo.SeedBrokers(c.bootstrap()...),
 		kgo.ClientID(c.clientID()),
 		kgo.RequestTimeoutOverhead(c.requestTimeout()),
 		kgo.ConnIdleTimeout(connIdleTimeout),
 		kgo.DisableClientMetrics(),
 	}
-	dial, err := c.Dialer()
-	if err != nil {
-		return nil, err
-	}
-	opts = append(opts, kgo.Dialer(dial))
 	if c.SASL != nil {
 		opts = append(opts, kgo.SASL(c.SASL.franz()))
 	}
-	return opts, nil
+	return opts
 }
 
 // Dialer returns what opens a connection to a broker, as kgo.Dialer has it. It
 // reads the TLS files. The dialer is bounded by the connection's dial timeout,
-// and the TLS handshake by it as well.
+// and the TLS handshake by it as well. An invalid connection has none.
 func (c Connection) Dialer() (func(ctx context.Context, network, host string) (net.Conn, error), error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("connection %s: %w", c, err)
+	}
 	dialer := &net.Dialer{Timeout: c.dialTimeout()}
 	if c.TLS == nil {
 		return dialer.DialContext, nil

@@ -90,14 +90,11 @@ func New(opts Options) (*Source, error) {
 		leaders:  map[int32]*leader{},
 	}
 	s.member, s.topics, s.creds = newMembership(s), newTopics(s), newCredentials(s)
-	if s.conn, err = opts.Connection.Franz(); err != nil {
-		return nil, fmt.Errorf("share source: %w", err)
-	}
 	dial, err := opts.Connection.Dialer()
 	if err != nil {
 		return nil, fmt.Errorf("share source: %w", err)
 	}
-	s.conn = append(s.conn, kgo.Dialer(s.fetches.Dialer(dial)))
+	s.conn = opts.Connection.FranzOver(s.fetches.Dialer(dial))
 	return s, nil
 }
 
