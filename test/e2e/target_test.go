@@ -28,7 +28,7 @@ type fileTarget struct {
 	t        *testing.T
 	path     string
 	off      int64
-	seen     [records]int
+	seen     [mostRecords]int
 	distinct int
 }
 
@@ -91,7 +91,7 @@ type httpTarget struct {
 
 func (h *httpTarget) arrived() int { return int(h.distinct.Load()) }
 
-func newHTTPTarget(t *testing.T) *httpTarget { return newHTTPTargetOf(t, records) }
+func newHTTPTarget(t *testing.T) *httpTarget { return newHTTPTargetOf(t, mostRecords) }
 
 // newHTTPTargetOf is one for the ids 0 to n-1.
 func newHTTPTargetOf(t *testing.T, n int) *httpTarget {
