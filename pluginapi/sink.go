@@ -3,7 +3,8 @@ package pluginapi
 import "context"
 
 // Sink is implemented by every plugin. The host calls Start once, then Put
-// zero or more times from one goroutine, then Stop once, even if Start failed.
+// zero or more times, then Stop once, even if Start failed. It makes one call
+// at a time, not always from the same goroutine.
 //
 // One connector may run many sinks (tasks x parallelism); each is made by
 // [Plugin.New] and none shares state with another unless the author makes it.

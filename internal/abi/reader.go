@@ -79,8 +79,30 @@ func (r *reader) head() (major, info byte, n uint64) {
 	return major, info, n
 }
 
+// smallHead reads the head at b[at:] where eight bytes follow it; next is 0 if
+// they do not, or it is none with a number.
+func smallHead(b []byte, at int) (major byte, n uint64, next int) {
+	if at >= len(b) {
+		return 0, 0, 0
+	}
+	major, info := b[at]&0xe0, b[at]&0x1f
+	if info < 24 {
+		return major, uint64(info), at + 1
+	}
+	if info > 27 || len(b)-at < 9 {
+		return 0, 0, 0
+	}
+	size := 1 << (info & 3)
+	return major, binary.BigEndian.Uint64(b[at+1:]) >> (64 - 8*size), at + 1 + size
+}
+
 // want reads a head that must be of one major type.
 func (r *reader) want(major byte, what string) uint64 {
+	// Nothing is left to read once there is an error.
+	if r.pos < len(r.buf) && r.buf[r.pos]&0xe0 == major && r.buf[r.pos]&0x1f < 24 {
+		r.pos++
+		return uint64(r.buf[r.pos-1] & 0x1f)
+	}
 	start := r.pos
 	got, _, n := r.head()
 	if r.err == nil && got != major {
@@ -99,7 +121,8 @@ func majorName(major byte) string {
 // count checks a length read from the frame against what is left of it, where
 // each of the n things takes at least size bytes.
 func (r *reader) count(n, size uint64) int {
-	if r.err == nil && n > uint64(len(r.buf)-r.pos)/size {
+	left := uint64(len(r.buf) - r.pos)
+	if r.err == nil && (n > left || n*size > left) {
 		r.fail("length %d is more than the frame holds", n)
 	}
 	if r.err != nil {

@@ -329,8 +329,77 @@ func (d *Decoder) readRecords(r *reader, topics int) {
 	}
 	for i := 0; i < n && r.err == nil; i++ {
 		d.records = append(d.records, pluginapi.Record{})
-		d.readRecord(r, &d.records[i], topics)
+		if rec := &d.records[i]; !d.readPlain(r, rec, topics) {
+			d.readRecord(r, rec, topics)
+		}
 	}
+}
+
+// readPlain reads the record that nearly all are, in one go: key and value of
+// bytes. Any other, whole or not, is left to readRecord with nothing read.
+func (d *Decoder) readPlain(r *reader, rec *pluginapi.Record, topics int) bool {
+	const (
+		numbers = 5             // Before the key.
+		room    = 1 + 9*numbers // What they take at most.
+	)
+	b := r.buf[r.pos:]
+	if len(b) < room || b[0] != majorArray|7 && b[0] != majorArray|8 {
+		return false
+	}
+	var number [numbers]int64
+	at := 1
+	for i := range number {
+		major, n, next := smallHead(b, at)
+		if n > math.MaxInt64 || next == 0 {
+			return false
+		}
+		switch major {
+		case majorUint:
+			number[i] = int64(n)
+		case majorNegint:
+			number[i] = ^int64(n)
+		default:
+			return false
+		}
+		at = next
+	}
+	topic, partition, kind := number[0], number[1], number[4]
+	if topic < 0 || topic >= int64(topics) || partition != int64(int32(partition)) || kind < 0 || kind > math.MaxUint8 {
+		return false
+	}
+	key, at := plainDatum(b, at)
+	if at == 0 {
+		return false
+	}
+	value, at := plainDatum(b, at)
+	if at == 0 {
+		return false
+	}
+	t := &d.topics[topic]
+	rec.Topic, rec.TopicID = t.name, t.id
+	rec.Partition, rec.Offset, rec.TimestampType = int32(partition), number[2], pluginapi.TimestampType(kind)
+	if rec.TimestampType != pluginapi.NoTimestamp {
+		rec.Timestamp = time.UnixMilli(number[3]).UTC()
+	}
+	rec.Key, rec.Value = pluginapi.BytesDatum(key), pluginapi.BytesDatum(value)
+	r.pos += at
+	if b[0] == majorArray|8 {
+		rec.Headers = d.readHeaders(r)
+	}
+	return true
+}
+
+// plainDatum reads bytes or null at b[at:]; next is 0 if there is something else.
+func plainDatum(b []byte, at int) (datum []byte, next int) {
+	if at < len(b) && b[at] == itemNull {
+		return nil, at + 1
+	}
+	major, n, next := smallHead(b, at)
+	if next == 0 || major != majorBytes || n > uint64(len(b)-next) {
+		return nil, 0
+	}
+	end := next + int(n)
+	return b[next:end:end], end
 }
 
 func (d *Decoder) readRecord(r *reader, rec *pluginapi.Record, topics int) {

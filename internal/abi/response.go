@@ -1,6 +1,7 @@
 package abi
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -112,6 +113,16 @@ func DecodePutResponse(frame []byte, results []pluginapi.Result) (final bool, pu
 	if left := len(results) - first; r.err == nil && (count > left || kind == kindRest && count < left) {
 		r.fail("%d results for %d records", count, left)
 	}
+	if r.accepts(count) {
+		r.skipFrom(want, n)
+		if err := r.end("put response"); err != nil {
+			return false, nil, err
+		}
+		for i := range results[first : first+count] {
+			results[first+i] = pluginapi.Result{Outcome: pluginapi.Accept}
+		}
+		return kind != kindPart, putErr, nil
+	}
 	// Read twice: nothing is stored before the frame is known to be whole.
 	start, emits := r.pos, false
 	for i := 0; i < count && r.err == nil; i++ {
@@ -152,6 +163,16 @@ func DecodePutResponse(frame []byte, results []pluginapi.Result) (final bool, pu
 	return kind != kindPart, putErr, err
 }
 
+// accepts reads count results if all of them are an accept and nothing else, as
+// nearly always, and reports whether they were.
+func (r *reader) accepts(count int) bool {
+	if r.err != nil || bytes.Count(r.buf[r.pos:r.pos+count], []byte{byte(pluginapi.Accept)}) < count {
+		return false
+	}
+	r.pos += count
+	return true
+}
+
 // upTo checks an index that may be up to limit.
 func (r *reader) upTo(n uint64, limit int) int {
 	if r.err == nil && n > uint64(limit) {
@@ -190,9 +211,10 @@ func (r *reader) result(res *pluginapi.Result, d *Decoder) (outcome uint64, emit
 	if n > resultEmitted {
 		if res == nil {
 			start := r.pos
-			emits = r.array() > 0
-			r.pos = start
-			r.skip()
+			if emits = r.array() > 0; r.err == nil {
+				r.pos = start
+				r.skip()
+			}
 		} else {
 			res.Emitted = d.emitted(r)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,28 +20,36 @@ import (
 // maxKeptFrame is the largest frame whose memory is kept for the next one.
 const maxKeptFrame = 32 << 20
 
-// job is one put, as the stream's reader hands it to the goroutine that runs it.
-type job struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	frame  []byte
-	// Where the frame stands in the shared memory, instead of frame.
-	sharedOffset, sharedBytes int64
-}
+// soon is how long a put may take before a second goroutine listens for its
+// cancel.
+const soon = 20 * time.Millisecond
 
-// putStream runs the puts of one instance. Its reader goroutine goes on
-// receiving while a put runs, so that a cancel arrives.
+// putStream runs the puts of one instance. One goroutine leads: it receives a put
+// and runs it itself, so that a short one changes no goroutine. When a put takes
+// longer, another one takes the lead: it receives the cancel, or the next put,
+// which it runs then; the one before has retired by that time.
 type putStream struct {
 	server *server
 	stream *rpc.PutStream
-	jobs   chan job    // From the reader; closed at the stream's end.
-	free   chan []byte // Frames whose put is over, back to the reader.
-	err    error       // Why the reader ended; read after jobs is closed.
-	first  chan uint64 // The instance's number, from the reader, once.
-	// Of the goroutine that runs puts.
+	ctx    context.Context // The stream's.
+	over   chan struct{}   // Closed at the stream's end.
+	err    error           // Why it ended; read after over is closed.
+	end    sync.Once       // Of err and over.
+
+	// Of the goroutine that leads, and while a put runs of the one that runs it.
+	in      *instance // Nil before the first put.
 	shared  shm.Reader
 	decoder abi.Decoder
-	done    chan struct{} // Closed when the stream's handler returns.
+
+	retired chan struct{} // Receives once for each lead that was taken.
+	spare   chan []byte   // The memory of a frame whose put is over.
+
+	mu      sync.Mutex
+	watch   *time.Timer        // Guarded by mu: runs look; nil before the first put.
+	looking bool               // Guarded by mu: watch will run.
+	cancel  context.CancelFunc // Guarded by mu: of the put that runs; nil while none does.
+	since   time.Time          // Guarded by mu: when it began.
+	taken   bool               // Guarded by mu: the lead was taken while it runs.
 
 	sending sync.Mutex // Held while a frame is sent: parts come from any goroutine.
 }
@@ -48,39 +57,136 @@ type putStream struct {
 // Put runs the puts of an instance until the host closes the stream.
 func (s *server) Put(ctx context.Context, stream *rpc.PutStream) error {
 	p := &putStream{
-		server: s, stream: stream,
-		jobs: make(chan job), free: make(chan []byte, 1), first: make(chan uint64, 1), done: make(chan struct{}),
+		server: s, stream: stream, ctx: ctx, over: make(chan struct{}),
+		retired: make(chan struct{}, 1), spare: make(chan []byte, 1),
 	}
 	p.shared.Source = s.shared
-	defer p.shared.Close()
-	defer close(p.done)
-	go p.read(ctx)
-	var in *instance
-	for j := range p.jobs {
-		if in == nil {
-			var err error
-			if in, err = s.attach(<-p.first); err != nil {
-				j.cancel()
-				return err
+	p.lead(nil)
+	<-p.over
+	p.stop()
+	p.shared.Close()
+	if p.in != nil {
+		p.in.detach()
+	}
+	return p.err
+}
+
+// lead receives and runs puts until the stream ends or another goroutine has
+// taken the lead. While the put before runs, cancel ends it.
+func (p *putStream) lead(cancel context.CancelFunc) {
+	for {
+		var buf []byte
+		select {
+		case buf = <-p.spare:
+		default:
+		}
+		in, err := p.stream.Receive(buf)
+		if err == nil && in.Cancel {
+			if cancel != nil {
+				cancel()
 			}
-			defer in.detach()
+			continue
 		}
-		err := p.run(j, in)
-		j.cancel()
-		if err != nil {
-			return err
-		}
-		if j.frame != nil && cap(j.frame) <= maxKeptFrame {
+		if cancel != nil { // The host sends a put once it has the answer to the last.
+			if err != nil {
+				cancel()
+			}
+			<-p.retired
+			cancel = nil
 			select {
-			case p.free <- j.frame:
+			case <-p.over: // That put ended the stream.
+				return
 			default:
 			}
 		}
+		if err == nil && p.in == nil {
+			p.in, err = p.server.attach(in.Instance)
+		}
+		if err != nil {
+			p.finish(err)
+			return
+		}
+		ctx, done := p.begin()
+		err = p.run(ctx, in)
+		if in.Frame != nil && cap(in.Frame) <= maxKeptFrame {
+			select {
+			case p.spare <- in.Frame:
+			default:
+			}
+		}
+		if err != nil {
+			p.finish(err)
+		}
+		if lead := done(); !lead || err != nil {
+			return
+		}
 	}
-	if errors.Is(p.err, io.EOF) {
-		return nil
+}
+
+// finish ends the stream: io.EOF is its orderly end.
+func (p *putStream) finish(err error) {
+	p.end.Do(func() {
+		if !errors.Is(err, io.EOF) {
+			p.err = err
+		}
+		close(p.over)
+	})
+}
+
+// begin is called before a put is run and done after it, which reports whether
+// this goroutine still leads.
+func (p *putStream) begin() (ctx context.Context, done func() (lead bool)) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cancel, p.since, p.taken = cancel, time.Now(), false
+	switch {
+	case p.looking:
+	case p.watch == nil:
+		p.watch = time.AfterFunc(soon, p.look)
+	default:
+		p.watch.Reset(soon)
 	}
-	return p.err
+	p.looking = true
+	return ctx, func() bool {
+		cancel()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.cancel = nil
+		if p.taken {
+			p.retired <- struct{}{}
+		}
+		return !p.taken
+	}
+}
+
+// look takes the lead if a put has been running for long. The watch runs on from
+// put to put, since to set it for each would wake a goroutine for nothing.
+func (p *putStream) look() {
+	p.mu.Lock()
+	left := soon - time.Since(p.since)
+	cancel := p.cancel
+	switch {
+	case cancel == nil || p.taken:
+		p.looking = false
+	case left > 0:
+		p.watch.Reset(left)
+	default:
+		p.looking, p.taken = false, true
+		p.mu.Unlock()
+		p.lead(cancel)
+		return
+	}
+	p.mu.Unlock()
+}
+
+// stop ends the watch.
+func (p *putStream) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.watch != nil {
+		p.watch.Stop()
+	}
 }
 
 // attach takes the put stream of the instance.
@@ -104,52 +210,15 @@ func (in *instance) detach() {
 	in.mu.Unlock()
 }
 
-// read receives until the stream ends. It ends when the handler has returned,
-// which ends the stream.
-func (p *putStream) read(ctx context.Context) {
-	defer close(p.jobs)
-	cancel := func() {}
-	defer func() { cancel() }()
-	var named bool
-	for {
-		var buf []byte
-		select {
-		case buf = <-p.free:
-		default:
-		}
-		in, err := p.stream.Receive(buf)
-		if err != nil {
-			p.err = err
-			return
-		}
-		if !named {
-			p.first <- in.Instance
-			named = true
-		}
-		if in.Cancel {
-			cancel()
-			continue
-		}
-		j := job{frame: in.Frame, sharedOffset: in.SharedOffset, sharedBytes: in.SharedBytes}
-		j.ctx, j.cancel = context.WithCancel(ctx)
-		cancel = j.cancel
-		select {
-		case p.jobs <- j:
-		case <-p.done:
-			return
-		}
-	}
-}
-
 // run puts one batch and answers it. An error ends the stream.
-func (p *putStream) run(j job, in *instance) error {
-	frame := j.frame
-	if j.sharedBytes > 0 {
+func (p *putStream) run(ctx context.Context, put rpc.Incoming) error {
+	in, frame := p.in, put.Frame
+	if put.SharedBytes > 0 {
 		var err error
 		if p.server.shared == nil {
 			return status.Error(codes.InvalidArgument, "no memory is shared")
 		}
-		if frame, err = p.shared.Frame(j.sharedOffset, j.sharedBytes); err != nil {
+		if frame, err = p.shared.Frame(put.SharedOffset, put.SharedBytes); err != nil {
 			return status.Error(codes.InvalidArgument, err.Error())
 		}
 	}
@@ -157,7 +226,6 @@ func (p *putStream) run(j job, in *instance) error {
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	ctx := j.ctx
 	if h.Deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, h.Deadline)

@@ -105,7 +105,7 @@ func measureSeries(t *testing.T, l *lab, s *series, number int) map[string][]sam
 			case s.idle > 0:
 				t.Logf("round %d: %.1f%% of a core, %.0f KiB heap each", round+1, m.cpu1*100, m.heap/1024)
 			default:
-				t.Logf("round %d: %-28s %4.0f krecords/s, %.2f CPU s/M (warm %.2f), broker %.2f, %3.0f MB, first after %.2f s, p99 %.1f ms, load %.1f %s",
+				t.Logf("round %d: %-28s %6.1f krecords/s, %.2f CPU s/M (warm %.2f), broker %.2f, %3.0f MB, first after %.2f s, p99 %.1f ms, load %.1f %s",
 					round+1, v.name, m.rate()/1e3, m.perMillion(), m.warm, m.broker/m.records*1e6, m.peak/1e6, m.start, m.p99*1e3, m.load, m.remark)
 			}
 			if t.Context().Err() != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // sink sends records as mails, one connection at a time. The host calls its
-// methods from one goroutine.
+// methods one at a time.
 type sink struct {
 	server        server
 	from          mail.Address
