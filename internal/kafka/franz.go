@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/sluicehq/sluice/internal/rawconn"
 )
 
 // connIdleTimeout keeps a share session's connection while its records are
@@ -54,15 +57,44 @@ func (c Connection) Dialer() (func(ctx context.Context, network, host string) (n
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("connection %s: %w", c, err)
 	}
-	dialer := &net.Dialer{Timeout: c.dialTimeout()}
-	if c.TLS == nil {
-		return dialer.DialContext, nil
+	var conf *tls.Config
+	if c.TLS != nil {
+		var err error
+		if conf, err = c.TLS.config(); err != nil {
+			return nil, fmt.Errorf("connection %s: %w", c, err)
+		}
 	}
-	conf, err := c.TLS.config()
-	if err != nil {
-		return nil, fmt.Errorf("connection %s: %w", c, err)
+	return func(ctx context.Context, network, host string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, c.dialTimeout())
+		defer cancel()
+		conn, err := new(net.Dialer).DialContext(ctx, network, host)
+		if err != nil {
+			return nil, err
+		}
+		conn = rawconn.Wrap(conn)
+		if conf == nil {
+			return conn, nil
+		}
+		return handshake(ctx, conn, host, conf)
+	}, nil
+}
+
+// handshake returns conn as a TLS client, or closes it. ctx bounds it.
+func handshake(ctx context.Context, conn net.Conn, host string, conf *tls.Config) (net.Conn, error) {
+	if conf.ServerName == "" {
+		name, _, err := net.SplitHostPort(host)
+		if err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		conf = conf.Clone()
+		conf.ServerName = name
 	}
-	return (&tls.Dialer{NetDialer: dialer, Config: conf}).DialContext, nil
+	secure := tls.Client(conn, conf)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secure, nil
 }
 
 func (s *SASL) franz() sasl.Mechanism {

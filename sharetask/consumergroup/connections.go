@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/rawconn"
 )
 
 var errConnectionsCut = errors.New("the source dropped its connections")
@@ -52,7 +54,7 @@ func (d *dialer) Dial(network, addr string) (net.Conn, error) {
 	if d.of.open == nil {
 		d.of.open = make(map[*connection]struct{})
 	}
-	c := &connection{conn, d.of}
+	c := &connection{rawconn.Wrap(conn), d.of}
 	d.of.open[c] = struct{}{}
 	return c, nil
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sluicehq/sluice/internal/rawconn"
 )
 
 // sendTime bounds how long a connection may wait for the process to take the
@@ -74,7 +76,7 @@ func (s *Sender) Connect() (net.Conn, error) {
 		_ = conn.Close()
 		return nil, fmt.Errorf("pass a connection: %w", err)
 	}
-	return conn, nil
+	return rawconn.Wrap(conn), nil
 }
 
 // Close ends Accept in the process. Connections stay.
@@ -117,7 +119,11 @@ func (r *Receiver) Accept() (net.Conn, error) {
 	if err != nil || len(fds) == 0 {
 		return nil, errNone
 	}
-	return connection(os.NewFile(uintptr(fds[0]), "host")) //nolint:gosec // A descriptor.
+	conn, err := connection(os.NewFile(uintptr(fds[0]), "host")) //nolint:gosec // A descriptor.
+	if err != nil {
+		return nil, err
+	}
+	return rawconn.Wrap(conn), nil
 }
 
 // Close ends Accept.

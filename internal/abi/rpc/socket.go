@@ -27,19 +27,22 @@ type socket struct {
 	conn net.Conn
 	in   *bufio.Reader
 	body []byte // The last message's memory.
+	out  []byte // The last small one's that was sent.
 }
 
 func newSocket(conn net.Conn) *socket {
 	return &socket{conn: conn, in: bufio.NewReader(conn)}
 }
 
-// SendMsg sends a [Message], in one system call if the peer has room.
+// SendMsg sends a [Message], in one system call if it is small and the peer has
+// room.
 func (s *socket) SendMsg(v any) error {
 	m := v.(*Message)
-	head := m.appendHeader(make([]byte, lengthBytes, lengthBytes+headerRoom))
+	head := m.appendHeader(append(s.out[:0], make([]byte, lengthBytes)...))
 	binary.BigEndian.PutUint32(head, uint32(len(head)-lengthBytes+len(m.Data))) //nolint:gosec // A chunk's data has 1 MiB at most.
-	if len(m.Data) == 0 {
-		_, err := s.conn.Write(head)
+	if len(m.Data) <= maxKeptMessage {
+		s.out = append(head, m.Data...)
+		_, err := s.conn.Write(s.out)
 		return err
 	}
 	both := net.Buffers{head, m.Data}
